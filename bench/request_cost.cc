@@ -106,7 +106,9 @@ class HttpClient {
 
 class Bench {
  public:
-  Bench();
+  // Without a tier, objects are in memory only as long as they wait for the index.
+  enum class Tier { full, none };
+  explicit Bench(Tier tier);
   ~Bench();
 
   // bare: a transport on one host that costs nothing but the copies; wire, sealed: such a one between hosts.
@@ -188,7 +190,7 @@ native::Options options_of_door() {
 
 std::string key_of(size_t size) { return "object-" + std::to_string(size); }
 
-Bench::Bench() {
+Bench::Bench(Tier tier) {
   std::string name = (std::filesystem::temp_directory_path() / "verbena-cost-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) give_up("temporary folder");
   directory_ = name;
@@ -199,8 +201,9 @@ Bench::Bench() {
   options.pool = &pool_;
   options.write_behind_after = std::chrono::hours(1);  // keeps other threads idle
   store_ = must(store::local::LocalStore::open(options), "store");
-  hot_ = std::make_unique<store::HotStore>(*store_,
-                                           store::HotStore::Options{.arena = arena_.get(), .capacity = 128 * MiB});
+  const store::HotStore::Options tier_options{
+      .arena = arena_.get(), .capacity = 128 * MiB, .object_size_max = tier == Tier::full ? 16 * MiB : 0};
+  hot_ = std::make_unique<store::HotStore>(*store_, tier_options);
   service_ = std::make_unique<s3::Service>(s3::Service{*hot_, *arena_, system_clock()});
   router_ = std::make_unique<s3::Router>(*service_, nullptr, s3::Router::Options{});
   door_ = std::make_unique<native::NativeDoor>(*service_, verifier_, credentials_, options_of_door());
@@ -603,9 +606,12 @@ constexpr const char* compiler = "gcc " __VERSION__;
 struct Case {
   const char* name;
   void (*serve)(Bench&, uint64_t requests, Counts* counts);
+  Bench::Tier tier = Bench::Tier::full;
 };
 constexpr Case cases[] = {
     {"native_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c); }},
+    {"native_get_4k_waiting", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c); },
+     Bench::Tier::none},
     {"native_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 64 * KiB, n, c); }},
     {"native_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::put, 4 * KiB, n, c); }},
     {"native_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::put, 64 * KiB, n, c); }},
@@ -614,6 +620,9 @@ constexpr Case cases[] = {
     {"native_put_many_4k", [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::put_many, 4 * KiB, n, c); }},
     {"native_match", [](Bench& b, uint64_t n, Counts* c) { b.native_match(n, c); }},
     {"tcp_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c, Bench::By::tcp); }},
+    {"tcp_get_4k_waiting",
+     [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c, Bench::By::tcp); },
+     Bench::Tier::none},
     {"tcp_get_many_4k",
      [](Bench& b, uint64_t n, Counts* c) { b.native_many(wire::Type::get_many, 4 * KiB, n, c, Bench::By::tcp); }},
     {"wire_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 4 * KiB, n, c, Bench::By::wire); }},
@@ -625,6 +634,8 @@ constexpr Case cases[] = {
      [](Bench& b, uint64_t n, Counts* c) { b.native(wire::Type::get, 64 * KiB, n, c, Bench::By::sealed); }},
     {"native_append_200", [](Bench& b, uint64_t n, Counts* c) { b.append(200, n, c); }},
     {"http_get_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 4 * KiB, n, c); }},
+    {"http_get_4k_waiting", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 4 * KiB, n, c); },
+     Bench::Tier::none},
     {"http_get_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::get, 64 * KiB, n, c); }},
     {"http_get_4k_anonymous",
      [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::anonymous_get, 4 * KiB, n, c); }},
@@ -644,7 +655,7 @@ struct Errand {
 
 int run_case(void* argument) {
   const auto& errand = *static_cast<Errand*>(argument);
-  Bench bench;
+  Bench bench(errand.what->tier);
   Counts counts;
   errand.what->serve(bench, errand.requests, &counts);
   if (::write(errand.report, &counts, sizeof counts) != sizeof counts) return 1;
@@ -721,7 +732,7 @@ int main(int argc, char** argv) {
   }
   for (const Case& one : cases) {
     if (one.name != wanted) continue;
-    Bench bench;
+    Bench bench(one.tier);
     one.serve(bench, requests, nullptr);
     return 0;
   }

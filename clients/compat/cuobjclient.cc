@@ -8,12 +8,16 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <type_traits>
 
+#include "device_windows.h"
 #include "lender.h"
 #include "memory_kind.h"
 
+using verbena::compat::DeviceWindows;
 using verbena::compat::Lender;
 using verbena::compat::memory_kind;
+using verbena::compat::MemoryKind;
 
 namespace {
 
@@ -39,8 +43,29 @@ Result guarded(Result otherwise, Run run) {
 struct __attribute__((visibility("hidden"))) cuObjClient::Impl {
   CUObjIOOps ops;
   std::unique_ptr<Lender> lender;  // none: not connected
+  std::unique_ptr<DeviceWindows> devices;
 
-  // A callback with a token. `run` is one of ops.
+  // The callback with a token, for the caller's memory.
+  template <class Run>
+  static ssize_t call_with(const std::string& token, Run run, void* context, char* memory, size_t size, loff_t offset) {
+    const Call call{context};
+    const cufileRDMAInfo info{.version = 1, .desc_len = static_cast<int>(token.size() + 1), .desc_str = token.c_str()};
+    return run(&call, memory, size, offset, &info);
+  }
+
+  // The same for memory of a GPU, through host memory.
+  template <class Run>
+  ssize_t call_staged(DeviceWindows::Direction direction, Run run, void* context, char* base, size_t skipped,
+                      size_t size, loff_t offset) {
+    auto loan = guarded(DeviceWindows::Loan(), [&] { return devices->lend(base, skipped, size, direction); });
+    if (loan.block == nullptr) return -EIO;
+    const ssize_t moved = call_with(loan.token, run, context, base + skipped, size, offset);
+    if (moved < 0) return moved;
+    if (static_cast<size_t>(moved) > size) return -EIO;
+    return devices->settle(std::move(loan), static_cast<size_t>(moved)) ? moved : -EIO;
+  }
+
+  // `run` is one of ops.
   template <class Run, class Memory>
   ssize_t call(Run run, void* context, Memory memory, size_t size, loff_t offset, loff_t memory_offset) {
     if (context == nullptr || memory == nullptr || size == 0 || offset < 0 || memory_offset < 0) return CU_OBJ_FAIL;
@@ -48,11 +73,15 @@ struct __attribute__((visibility("hidden"))) cuObjClient::Impl {
     if (lender == nullptr) return -ENOTCONN;
     auto* const base = const_cast<char*>(memory);
     const auto skipped = static_cast<size_t>(memory_offset);
+    if (const size_t room = devices->pinned_from(base); room > 0) {
+      if (skipped > room || size > room - skipped) return -EINVAL;
+      const auto direction =
+          std::is_same_v<Memory, char*> ? DeviceWindows::Direction::to_device : DeviceWindows::Direction::from_device;
+      return call_staged(direction, run, context, base, skipped, size, offset);
+    }
     const auto token = guarded(std::string(), [&] { return lender->token(base, size, skipped); });
     if (token.empty()) return -EINVAL;
-    const Call call{context};
-    const cufileRDMAInfo info{.version = 1, .desc_len = static_cast<int>(token.size() + 1), .desc_str = token.c_str()};
-    return run(&call, base + skipped, size, offset, &info);
+    return call_with(token, run, context, base + skipped, size, offset);
   }
 };
 
@@ -60,6 +89,10 @@ cuObjClient::cuObjClient(CUObjIOOps& ops, cuObjProto_enum) : impl_(new(std::noth
   if (impl_ == nullptr) return;
   impl_->ops = ops;
   impl_->lender = guarded(std::unique_ptr<Lender>(), [] { return std::make_unique<Lender>(""); });
+  if (impl_->lender == nullptr) return;
+  impl_->devices =
+      guarded(std::unique_ptr<DeviceWindows>(), [&] { return std::make_unique<DeviceWindows>(*impl_->lender); });
+  if (impl_->devices == nullptr) impl_->lender.reset();
 }
 
 cuObjClient::~cuObjClient() { delete impl_; }
@@ -69,18 +102,26 @@ bool cuObjClient::isConnected() { return impl_ != nullptr && impl_->lender != nu
 cuObjErr_enum cuObjClient::cuMemObjGetDescriptor(void* memory, size_t size) {
   if (!isConnected() || size > registration_max) return CU_OBJ_FAIL;
   return guarded(CU_OBJ_FAIL, [&] {
-    impl_->lender->pin(memory, size);
+    if (memory_kind(memory) == MemoryKind::cuda_device) {
+      impl_->devices->pin(memory, size);
+    } else {
+      impl_->lender->pin(memory, size);
+    }
     return CU_OBJ_SUCCESS;
   });
 }
 
 cuObjErr_enum cuObjClient::cuMemObjPutDescriptor(void* memory) {
-  if (isConnected()) impl_->lender->drop(memory);
+  if (isConnected()) guarded(false, [&] { return impl_->devices->drop(memory) || impl_->lender->drop(memory); });
   return CU_OBJ_SUCCESS;
 }
 
 ssize_t cuObjClient::cuMemObjGetMaxRequestCallbackSize(void* memory) {
-  const size_t size = isConnected() ? impl_->lender->pinned_from(memory) : 0;
+  const auto pinned = [&] {
+    const size_t of_host = impl_->lender->pinned_from(memory);
+    return of_host > 0 ? of_host : impl_->devices->pinned_from(memory);
+  };
+  const size_t size = isConnected() ? guarded(size_t{0}, pinned) : 0;
   return size > 0 ? static_cast<ssize_t>(size) : -1;
 }
 

@@ -1,5 +1,8 @@
 #include "lender.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -14,20 +17,39 @@ std::string or_variable(std::string devices) {
   return devices.empty() && otherwise != nullptr ? otherwise : std::move(devices);
 }
 
+size_t between(void* begin, void* later) {
+  return static_cast<size_t>(static_cast<char*>(later) - static_cast<char*>(begin));
+}
+
 }  // namespace
 
 Lender::Lender(std::string devices)
-    : rails_(open_rails(or_variable(std::move(devices)))), thread_([this] { progress(); }) {}
+    : rails_(open_rails(or_variable(std::move(devices)))), process_(getpid()), thread_([this] { progress(); }) {}
 
 Lender::~Lender() {
-  stop_ = true;
-  thread_.join();
+  if (!is_forked()) {
+    stop_ = true;
+    thread_.join();
+    return;
+  }
+  // The thread is not in this process. What it drove is the parent's, and is not closed from here.
+  thread_.detach();
+  static_cast<void>(new auto(std::move(pins_)));
+  static_cast<void>(new auto(std::move(rails_)));
+}
+
+bool Lender::is_forked() const { return getpid() != process_; }
+
+// In a fork the lock may be another thread's, which does not exist there.
+std::unique_lock<std::mutex> Lender::hold() {
+  if (is_forked()) throw FabricFault("this process is a fork of the one that opened the device");
+  return std::unique_lock(mutex_);
 }
 
 void Lender::pin(void* memory, size_t size) {
   if (memory == nullptr || size == 0) throw FabricFault("no memory to register");
   if (memory_kind(memory) != MemoryKind::system) throw FabricFault("memory of a GPU is not lent");
-  const std::lock_guard lock(mutex_);
+  const auto lock = hold();
   const auto there = pins_.find(memory);
   if (there != pins_.end()) {
     if (size > there->second.size) throw FabricFault("registered already, and shorter");
@@ -37,50 +59,74 @@ void Lender::pin(void* memory, size_t size) {
   Pin pin{.size = size, .references = 1, .regions = {}};
   for (auto& rail : rails_) pin.regions.push_back(rail->pin(memory, size));
   pins_.emplace(memory, std::move(pin));
+  longest_ = std::max(longest_, size);
 }
 
 void Lender::unpin(void* memory) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = hold();
   const auto there = pins_.find(memory);
   if (there == pins_.end()) throw FabricFault("not registered");
-  if (--there->second.references == 0) pins_.erase(there);
+  if (--there->second.references == 0) end(there);
 }
 
 bool Lender::drop(void* memory) {
-  const std::lock_guard lock(mutex_);
-  return pins_.erase(memory) > 0;
+  const auto lock = hold();
+  const auto there = pins_.find(memory);
+  if (there == pins_.end()) return false;
+  end(there);
+  return true;
 }
 
-// The registration that begins at `memory` or, of those that begin before it, the nearest, if it reaches there.
-std::map<void*, Lender::Pin>::iterator Lender::find_around(void* memory) {
-  auto after = pins_.upper_bound(memory);
-  if (after == pins_.begin()) return pins_.end();
-  const auto there = std::prev(after);
-  const auto distance = static_cast<size_t>(static_cast<char*>(memory) - static_cast<char*>(there->first));
-  return distance < there->second.size ? there : pins_.end();
+// Not while progress() is under way: it writes what arrives.
+void Lender::end(Pins::iterator pin) {
+  std::vector<Region> regions = std::move(pin->second.regions);
+  const size_t size = pin->second.size;
+  pins_.erase(pin);
+  if (size == longest_) {
+    longest_ = 0;
+    for (const auto& [memory, left] : pins_) longest_ = std::max(longest_, left.size);
+  }
+  for (size_t rail = 0; rail < rails_.size(); ++rail) rails_[rail]->unpin(std::move(regions[rail]));
+}
+
+// The registrations that hold `memory`, the one that begins nearest first.
+std::vector<Lender::Pins::iterator> Lender::around(void* memory) {
+  std::vector<Pins::iterator> found;
+  for (auto there = pins_.upper_bound(memory); there != pins_.begin();) {
+    --there;
+    const size_t distance = between(there->first, memory);
+    if (distance >= longest_) break;
+    if (distance < there->second.size) found.push_back(there);
+  }
+  return found;
 }
 
 std::string Lender::token(void* memory, size_t size, size_t offset) {
-  const std::lock_guard lock(mutex_);
-  const auto there = find_around(memory);
-  if (there == pins_.end()) throw FabricFault("not registered");
-  const Pin& pin = there->second;
-  const auto begin = static_cast<size_t>(static_cast<char*>(memory) - static_cast<char*>(there->first));
-  const size_t room = pin.size - begin;
-  if (offset > room || size > room - offset) throw FabricFault("not inside the registered memory");
-  const size_t rail = next_rail();
-  return rails_[rail]->token(pin.regions[rail], begin + offset, size);
+  const auto lock = hold();
+  const auto all = around(memory);
+  if (all.empty()) throw FabricFault("not registered");
+  for (const auto& there : all) {
+    Pin& pin = there->second;
+    const size_t begin = between(there->first, memory);
+    const size_t room = pin.size - begin;
+    if (offset > room || size > room - offset) continue;
+    const size_t rail = next_rail();
+    return rails_[rail]->token(pin.regions[rail], begin + offset, size);
+  }
+  throw FabricFault("not inside the registered memory");
 }
 
 size_t Lender::pinned_from(void* memory) {
-  const std::lock_guard lock(mutex_);
-  const auto there = find_around(memory);
-  if (there == pins_.end()) return 0;
-  return there->second.size - static_cast<size_t>(static_cast<char*>(memory) - static_cast<char*>(there->first));
+  const auto lock = hold();
+  size_t longest = 0;
+  for (const auto& there : around(memory)) {
+    longest = std::max(longest, there->second.size - between(there->first, memory));
+  }
+  return longest;
 }
 
 void Lender::failed(std::string_view token) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = hold();
   for (auto& rail : rails_) {
     if (rail->minted(token)) return rail->pass_over();
   }
@@ -88,7 +134,7 @@ void Lender::failed(std::string_view token) {
 }
 
 int Lender::healthy_rails() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = hold();
   int count = 0;
   for (const auto& rail : rails_) count += rail->healthy() ? 1 : 0;
   return count;

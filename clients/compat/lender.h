@@ -1,6 +1,9 @@
 // Memory that is registered on every rail, and tokens for it. A thread of its own drives the fabric. May be called from
-// any thread.
+// any thread, but not in a fork of the process: there every call is refused, and the end leaves the devices alone,
+// which are the parent's.
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <map>
@@ -45,13 +48,19 @@ class Lender {
     std::vector<Region> regions;  // one for each rail
   };
 
-  std::map<void*, Pin>::iterator find_around(void* memory);
+  using Pins = std::map<void*, Pin>;
+  std::unique_lock<std::mutex> hold();
+  bool is_forked() const;
+  std::vector<Pins::iterator> around(void* memory);
+  void end(Pins::iterator pin);
   size_t next_rail();
   void progress();
 
   std::vector<std::unique_ptr<Rail>> rails_;
   std::mutex mutex_;
-  std::map<void*, Pin> pins_;  // closed before the rails
+  Pins pins_;           // closed before the rails
+  size_t longest_ = 0;  // of all that are pinned
+  const pid_t process_;
   size_t turn_ = 0;
   std::atomic<bool> stop_ = false;
   std::thread thread_;

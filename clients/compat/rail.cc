@@ -89,17 +89,26 @@ Rail::Rail(const fi_info& described) : info_(fi_dupinfo(&described)) {
   fid_cq* queue = nullptr;
   need(fi_cq_open(domain, &attributes, &queue, nullptr), "fi_cq_open");
   queue_.reset(queue);
+  endpoint_ = open_endpoint();
+  first_name_ = endpoint_.name;
+}
+
+NamedEndpoint Rail::open_endpoint() {
+  NamedEndpoint opened;
   fid_ep* endpoint = nullptr;
-  need(fi_endpoint(domain, info_.get(), &endpoint, nullptr), "fi_endpoint");
-  endpoint_.reset(endpoint);
-  need(fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
-  need(fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
+  need(fi_endpoint(domain_.get(), info_.get(), &endpoint, nullptr), "fi_endpoint");
+  opened.endpoint.reset(endpoint);
+  need(fi_ep_bind(endpoint, &addresses_->fid, 0), "fi_ep_bind");
+  need(fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
   need(fi_enable(endpoint), "fi_enable");
   unsigned char name[192];
   size_t size = sizeof name;
   need(fi_getname(&endpoint->fid, name, &size), "fi_getname");
-  name_ = hex(name, size);
+  opened.name = hex(name, std::min(size, sizeof name));
+  return opened;
 }
+
+bool Rail::is_tcp() const { return std::string_view(info_->fabric_attr->prov_name).substr(0, 3) == "tcp"; }
 
 Region Rail::pin(void* memory, size_t size) {
   fid_mr* made = nullptr;
@@ -110,10 +119,35 @@ Region Rail::pin(void* memory, size_t size) {
     result = fi_mr_reg(domain_.get(), memory, size, both_directions, 0, key, 0, &made, nullptr);
   }
   need(result, "fi_mr_reg");
-  Region region{.registration = Fid<fid_mr>(made), .base = 0, .key = fi_mr_key(made)};
+  Region region{.registration = Fid<fid_mr>(made), .base = 0, .key = fi_mr_key(made), .own = {}};
   if (region.key == FI_KEY_NOTAVAIL) throw FabricFault("keys of this provider are longer than 8 bytes");
   if ((info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0) region.base = reinterpret_cast<uint64_t>(memory);
   return region;
+}
+
+void Rail::unpin(Region region) {
+  region.own.endpoint.reset();
+  fid_mr* const registration = region.registration.release();
+  if (registration == nullptr || fi_close(&registration->fid) == 0) return;
+  // Busy: operations are in progress, which end with the endpoint. The next token opens it again.
+  endpoint_ = {};
+  need(fi_close(&registration->fid), "fi_close of a registration");
+}
+
+const NamedEndpoint& Rail::endpoint_of(Region& region) {
+  NamedEndpoint& used = is_tcp() ? region.own : endpoint_;
+  if (used.endpoint != nullptr) return used;
+  if (endpoint_.endpoint != nullptr) {
+    std::swap(used, endpoint_);
+    return used;
+  }
+  try {
+    used = open_endpoint();
+  } catch (const FabricFault&) {
+    pass_over();
+    throw;
+  }
+  return used;
 }
 
 int Rail::progress() {
@@ -127,12 +161,24 @@ int Rail::progress() {
   return count > 0 ? static_cast<int>(count) : 0;
 }
 
-std::string Rail::token(const Region& region, uint64_t offset, uint64_t size) const {
-  return hex(region.base + offset) + ":" + hex(size) + ":ofi1:" + info_->fabric_attr->prov_name + ":" + name_ + ":" +
+std::string Rail::token(Region& region, uint64_t offset, uint64_t size) {
+  const std::string& name = endpoint_of(region).name;
+  return hex(region.base + offset) + ":" + hex(size) + ":ofi1:" + info_->fabric_attr->prov_name + ":" + name + ":" +
          hex(region.key);
 }
 
-bool Rail::minted(std::string_view token) const { return token.find(":" + name_ + ":") != std::string_view::npos; }
+// Its endpoints, of which some may be gone, differ in their port alone: two bytes behind the family in a socket
+// address.
+bool Rail::minted(std::string_view token) const {
+  const std::string mark = std::string(":ofi1:") + info_->fabric_attr->prov_name + ":";
+  const size_t at = token.find(mark);
+  if (at == std::string_view::npos) return false;
+  std::string_view name = token.substr(at + mark.size());
+  name = name.substr(0, name.find(':'));
+  const std::string_view own = first_name_;
+  return name.size() == own.size() && own.size() > 8 && name.substr(0, 4) == own.substr(0, 4) &&
+         name.substr(8) == own.substr(8);
+}
 
 std::vector<std::unique_ptr<Rail>> open_rails(const std::string& devices) {
   const std::string address = variable("S3RDMA_ADDRESS", "");

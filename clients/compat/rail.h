@@ -1,4 +1,6 @@
-// A device (libfabric domain) with one passive endpoint, whose name goes into tokens.
+// A device (libfabric domain) with a passive endpoint, whose name goes into tokens. On `tcp` each registration gets one
+// of its own with its first token: a write looks its key up when it begins, so only the end of its connection keeps the
+// rest of it out, and that must not end the transfers of others.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -32,10 +34,16 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
+struct NamedEndpoint {
+  Fid<fid_ep> endpoint;
+  std::string name;  // in hexadecimal
+};
+
 struct Region {
   Fid<fid_mr> registration;
   uint64_t base = 0;
   uint64_t key = 0;
+  NamedEndpoint own;  // of this region alone, with `tcp`, from its first token on. Closed before the registration
 };
 
 class Rail {
@@ -43,22 +51,29 @@ class Rail {
   explicit Rail(const fi_info& described);
   // Both directions.
   Region pin(void* memory, size_t size);
+  // Afterwards nothing reaches the memory, not even the rest of a write that had begun.
+  void unpin(Region region);
   // The number of events.
   int progress();
-  std::string token(const Region& region, uint64_t offset, uint64_t size) const;
-  // Whether a token names this rail's endpoint.
+  // May open an endpoint; where that fails, the rail is passed over.
+  std::string token(Region& region, uint64_t offset, uint64_t size);
+  // Whether a token names an endpoint of this rail, or one that it had.
   bool minted(std::string_view token) const;
   bool healthy() const { return std::chrono::steady_clock::now() >= passed_over_until_; }
   void pass_over() { passed_over_until_ = std::chrono::steady_clock::now() + std::chrono::seconds(10); }
 
  private:
+  NamedEndpoint open_endpoint();
+  bool is_tcp() const;
+  const NamedEndpoint& endpoint_of(Region& region);
+
   Info info_;
   Fid<fid_fabric> fabric_;
   Fid<fid_domain> domain_;
   Fid<fid_av> addresses_;
   Fid<fid_cq> queue_;
-  Fid<fid_ep> endpoint_;
-  std::string name_;  // in hexadecimal
+  NamedEndpoint endpoint_;  // of all regions; with `tcp` the first token's region takes it
+  std::string first_name_;
   std::chrono::steady_clock::time_point passed_over_until_;
 };
 

@@ -60,7 +60,7 @@ Findings check_gpus(const MachineRoots& roots);
 Findings check_encryption(const MachineRoots& roots);
 // The ciphers of sealed RDMA on a processor with these AES instructions (empty: none), of which `used` is the faster
 // one.
-Finding judge_ciphers(const std::string& aes_instructions, AeadKind used);
+Finding judge_ciphers(const std::string& aes_instructions, AeadKind used, bool has_chacha);
 // What the configuration encrypts, and which payload leaves the host in the clear.
 Findings check_sealing(const Config::Rdma& rdma);
 // Whether a service keeps the machine's clock right: signatures are valid for a quarter of an hour.

@@ -8,6 +8,7 @@
 
 #include "admin/doctor.h"
 #include "admin/link_encryption.h"
+#include "base/aead_available.h"
 
 namespace verbena::admin {
 namespace {
@@ -102,7 +103,7 @@ Findings check_encryption(const MachineRoots& roots) {
                 "encryption by the processor",
                 aes.empty() ? "no AES instructions: TLS and encrypted objects are slow" : aes,
                 {}}};
-  out.push_back(judge_ciphers(aes, fastest_aead()));
+  out.push_back(judge_ciphers(aes, fastest_aead(), aead_available(AeadKind::chacha20_poly1305)));
   const auto psp = kernel_has_psp();
   out.push_back({Health::ok,
                  "encryption PSP",

@@ -45,11 +45,13 @@ std::vector<std::string_view> left_plain(const Config::Rdma& rdma) {
 
 }  // namespace
 
-Finding judge_ciphers(const std::string& aes_instructions, AeadKind used) {
+Finding judge_ciphers(const std::string& aes_instructions, AeadKind used, bool has_chacha) {
   Finding out{Health::ok, "ciphers of sealed RDMA", {}, {}};
   if (used == AeadKind::aes_256_gcm) {
-    out.found = fmt::format("aes-256-gcm is used, by {}; chacha20-poly1305 for clients without AES instructions",
-                            aes_instructions);
+    out.found = fmt::format("aes-256-gcm is used, {}; {}",
+                            aes_instructions.empty() ? "without AES instructions" : "by " + aes_instructions,
+                            has_chacha ? "chacha20-poly1305 for clients without AES instructions"
+                                       : "chacha20-poly1305 is forbidden by this machine's OpenSSL");
   } else {
     out.found = fmt::format("chacha20-poly1305 is used: {}; aes-256-gcm for clients that have nothing else",
                             aes_instructions.empty() ? "the processor has no AES instructions"

@@ -94,10 +94,12 @@ TEST_F(Doctor, TellsWhatEncryptsBelowAnRdmaDevice) {
 }
 
 TEST(DoctorOfSealing, SaysWhichCipherIsUsedAndWhy) {
-  EXPECT_EQ(judge_ciphers("AES-NI, VAES", AeadKind::aes_256_gcm).found,
+  EXPECT_EQ(judge_ciphers("AES-NI, VAES", AeadKind::aes_256_gcm, true).found,
             "aes-256-gcm is used, by AES-NI, VAES; chacha20-poly1305 for clients without AES instructions");
+  EXPECT_EQ(judge_ciphers("AES-NI", AeadKind::aes_256_gcm, false).found,
+            "aes-256-gcm is used, by AES-NI; chacha20-poly1305 is forbidden by this machine's OpenSSL");
   EXPECT_EQ(
-      judge_ciphers("", AeadKind::chacha20_poly1305).found,
+      judge_ciphers("", AeadKind::chacha20_poly1305, true).found,
       "chacha20-poly1305 is used: the processor has no AES instructions; aes-256-gcm for clients that have nothing "
       "else");
 }

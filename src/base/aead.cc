@@ -12,11 +12,13 @@
 #include <limits>
 #include <utility>
 
+#include "base/aead_available.h"
+
 namespace verbena {
 namespace {
 
 void check(bool ok) {
-  if (!ok) std::abort();  // OpenSSL fails here only when memory is gone or the cipher is forbidden by policy
+  if (!ok) std::abort();  // OpenSSL fails here only when memory is gone: see aead_available()
 }
 
 // Fetched once: EVP_aes_256_gcm() looks its implementation up at every init (OpenSSL 3, crypto(7)).
@@ -60,9 +62,11 @@ struct Aead::Context {
   Context& operator=(const Context&) = delete;
 };
 
+bool aead_available(AeadKind kind) { return cipher(kind) != nullptr; }
+
 AeadKind fastest_aead() {
-  static const AeadKind fastest = has_aes_instructions() ? AeadKind::aes_256_gcm : AeadKind::chacha20_poly1305;
-  return fastest;
+  static const bool aes = has_aes_instructions() || !aead_available(AeadKind::chacha20_poly1305);
+  return aes ? AeadKind::aes_256_gcm : AeadKind::chacha20_poly1305;
 }
 
 Aead::Aead(Bytes key, AeadKind kind) : context_(new Context) {

@@ -1,5 +1,4 @@
 // Counts of a limited resource (connections, handshakes, sessions) per client, so that no client takes all of it.
-// of them takes it all.
 //
 //   ClientCounts counts({.each_max = 2'500, .clients_max = 10'000});
 //   auto hold = counts.try_hold(client_of("2001:db8::1"));   // null: that client has each_max of them already

@@ -11,9 +11,21 @@ class Mapped;
 
 namespace verbena::fabric {
 
+// Descriptors that are handed over at once.
+inline constexpr size_t handed_over_max = 128;
+
+// Descriptors that a client has handed over, in its order. They are open as long as `open` lives, which any thread may
+// end.
+struct HandedOver {
+  std::vector<int> descriptors = {};
+  std::shared_ptr<const void> open = {};
+};
+
 // A Port whose clients share memory of devices. On its core's thread.
 class DevicePort {
  public:
+  // What the peer has handed over under this number, once. invalid_argument: nothing, or too long ago.
+  virtual Result<HandedOver> take_handed_over(PeerId peer, uint32_t number) = 0;
   // From now on windows in that memory are opened, in which `devices` copy. slow_down: the peer has too many. The
   // number names the memory in windows.
   virtual Result<uint64_t> add_device_memory(PeerId peer, std::shared_ptr<memory::cuda::Mapped> memory,
@@ -36,6 +48,9 @@ struct DeviceLoan {
 
 class DeviceLink {
  public:
+  // Gives the server copies of descriptors, under the number that is returned. slow_down: too many wait there; a moment
+  // later it may take them.
+  virtual Result<uint32_t> hand_over(std::span<const int> descriptors) = 0;
   // The Lent has no bytes: no CPU touches that memory.
   virtual Result<std::unique_ptr<Lent>> lend_device(const DeviceLoan& loan, Access access) = 0;
 

@@ -63,6 +63,16 @@ const char* find_all(void* library, Calls& calls) {
   find(library, "cuIpcGetMemHandle", calls.ipc_export);
   find(library, "cuIpcOpenMemHandle_v2", calls.ipc_open);
   find(library, "cuIpcCloseMemHandle", calls.ipc_close);
+  find(library, "cuMemRetainAllocationHandle", calls.physical_behind);
+  find(library, "cuMemRelease", calls.physical_release);
+  find(library, "cuMemGetAllocationPropertiesFromHandle", calls.physical_facts);
+  find(library, "cuMemExportToShareableHandle", calls.physical_export);
+  find(library, "cuMemImportFromShareableHandle", calls.physical_import);
+  find(library, "cuMemAddressReserve", calls.reserve);
+  find(library, "cuMemAddressFree", calls.unreserve);
+  find(library, "cuMemMap", calls.map);
+  find(library, "cuMemUnmap", calls.unmap);
+  find(library, "cuMemSetAccess", calls.set_access);
   return missing;
 }
 
@@ -195,21 +205,29 @@ Outcome<std::vector<Allocation>> Driver::cover(uint64_t address, uint64_t size) 
   return all;
 }
 
+Outcome<DeviceName> Driver::name_of(int number) const {
+  if (calls_->device_uuid == nullptr) return no(Kind::failed, path_ + " tells no UUIDs of devices");
+  int device = 0;
+  Uuid uuid{};
+  int status = calls_->device(&device, number);
+  if (status == success) status = calls_->device_uuid(&uuid, device);
+  if (status != success) return std::unexpected(fault("cuDeviceGetUuid", status));
+  DeviceName name;
+  std::memcpy(name.data(), uuid.bytes, name.size());
+  return name;
+}
+
 Outcome<Exported> Driver::share(const Allocation& allocation) const {
   if (!calls_->shares()) return no(Kind::failed, path_ + " shares no memory between processes");
   auto context = context_of(*this, allocation.device);
   if (!context) return std::unexpected(std::move(context).error());
-  int device = 0;
-  Uuid uuid{};
-  int status = calls_->device(&device, allocation.device);
-  if (status == success) status = calls_->device_uuid(&uuid, device);
-  if (status != success) return std::unexpected(fault("cuDeviceGetUuid", status));
+  auto name = name_of(allocation.device);
+  if (!name) return std::unexpected(std::move(name).error());
   IpcHandle handle{};
   auto shared = in_context(*this, *context, "cuIpcGetMemHandle",
                            [&](const Calls& c) { return c.ipc_export(&handle, allocation.begin); });
   if (!shared) return std::unexpected(std::move(shared).error());
-  Exported out{.size = allocation.size};
-  std::memcpy(out.device.data(), uuid.bytes, sizeof uuid.bytes);
+  Exported out{.device = *name, .size = allocation.size};
   std::memcpy(out.handle.data(), handle.bytes, sizeof handle.bytes);
   return out;
 }

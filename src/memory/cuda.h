@@ -17,9 +17,12 @@ namespace verbena::memory::cuda {
 
 struct Calls;  // the driver's functions
 
+// What processes call a device: its UUID.
+using DeviceName = std::array<std::byte, 16>;
+
 // An allocation of a process as that process describes it to another one.
 struct Exported {
-  std::array<std::byte, 16> device{};  // its UUID
+  DeviceName device{};
   std::array<std::byte, 64> handle{};  // of cuIpcGetMemHandle
   uint64_t size = 0;
 };
@@ -69,7 +72,9 @@ class Driver {
   // The allocations that cover [address, address + size), in order. `refused` unless all are of one device.
   Outcome<std::vector<Allocation>> cover(uint64_t address, uint64_t size) const;
 
-  // For another process. `failed`: the driver shares no such memory (mappings of its virtual memory API, for instance).
+  Outcome<DeviceName> name_of(int device) const;
+  // For another process. `failed`: the driver shares no such memory: that of its virtual memory API, for instance,
+  // which cuda_physical.h shares.
   Outcome<Exported> share(const Allocation& allocation) const;
 
   const Calls& calls() const { return *calls_; }

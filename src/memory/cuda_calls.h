@@ -38,6 +38,26 @@ struct Uuid {
 };
 inline constexpr unsigned ipc_lazy_peer_access = 1;
 
+// Virtual memory management: physical memory (CUmemGenericAllocationHandle) that is mapped at reserved addresses.
+inline constexpr int handle_is_descriptor = 1;
+inline constexpr int location_device = 1, memory_pinned = 1, access_both = 3;
+struct Location {
+  int type = 0, id = 0;
+};
+struct PhysicalFacts {  // CUmemAllocationProp
+  int type = 0;
+  int handle_types = 0;
+  Location location;
+  void* metadata = nullptr;
+  unsigned char flags[8] = {};
+};
+static_assert(sizeof(PhysicalFacts) == 32);
+struct AccessWish {  // CUmemAccessDesc
+  Location location;
+  int flags = 0;
+};
+static_assert(sizeof(AccessWish) == 12);
+
 // Contexts, streams and events are pointers to the driver's own types. A device's address is a number.
 struct Calls {
   int (*init)(unsigned flags);
@@ -69,9 +89,25 @@ struct Calls {
   int (*ipc_export)(IpcHandle* handle, uint64_t address);
   int (*ipc_open)(uint64_t* address, IpcHandle handle, unsigned flags);
   int (*ipc_close)(uint64_t address);
+  int (*physical_behind)(uint64_t* handle, void* address);
+  int (*physical_release)(uint64_t handle);
+  int (*physical_facts)(PhysicalFacts* facts, uint64_t handle);
+  int (*physical_export)(void* into, uint64_t handle, int type, unsigned long long flags);
+  int (*physical_import)(uint64_t* handle, void* from, int type);
+  int (*reserve)(uint64_t* address, size_t size, size_t alignment, uint64_t wish, unsigned long long flags);
+  int (*unreserve)(uint64_t address, size_t size);
+  int (*map)(uint64_t address, size_t size, size_t offset, uint64_t handle, unsigned long long flags);
+  int (*unmap)(uint64_t address, size_t size);
+  int (*set_access)(uint64_t address, size_t size, const AccessWish* wishes, size_t count);
   bool shares() const {
     return device_uuid != nullptr && address_range != nullptr && ipc_export != nullptr && ipc_open != nullptr &&
            ipc_close != nullptr;
+  }
+  // By descriptors of physical memory, besides.
+  bool shares_physical() const {
+    return physical_behind != nullptr && physical_release != nullptr && physical_facts != nullptr &&
+           physical_export != nullptr && physical_import != nullptr && reserve != nullptr && unreserve != nullptr &&
+           map != nullptr && unmap != nullptr && set_access != nullptr;
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "base/log.h"
@@ -31,14 +32,6 @@ DirectMetrics& DirectMetrics::get() {
   return all;
 }
 
-template <class Fn>
-Outcome<> Device::call(const char* name, Fn&& fn) {
-  called_ = SteadyClock::now();
-  auto done = in_context(driver_, context_, name, std::forward<Fn>(fn));
-  called_ = Deadline{};
-  return done;
-}
-
 Outcome<> Device::start(bool locks_arena) {
   if (auto ready = prepare(); !ready) return ready;
   if (locks_arena) {
@@ -57,13 +50,9 @@ Outcome<> Device::prepare() {
   auto context = context_of(driver_, number_);
   if (!context) return std::unexpected(std::move(context).error());
   context_ = *context;
-  int handle = 0;
-  Uuid uuid{};
-  const Calls& calls = driver_.calls();
-  int status = calls.device(&handle, number_);
-  if (status == success) status = calls.device_uuid(&uuid, handle);
-  if (status != success) return std::unexpected(driver_.fault("cuDeviceGetUuid", status));
-  std::memcpy(uuid_.data(), uuid.bytes, sizeof uuid.bytes);
+  auto name = driver_.name_of(number_);
+  if (!name) return std::unexpected(std::move(name).error());
+  uuid_ = *name;
   for (void*& stream : streams_) {
     auto made = in_context(driver_, context_, "cuStreamCreate",
                            [&](const Calls& c) { return c.stream_create(&stream, stream_non_blocking); });
@@ -111,8 +100,11 @@ bool Device::wait_for_work() {
   return true;
 }
 
+// For a moment: copies do not wait until all is done.
 void Device::do_work() {
-  for (;;) {
+  constexpr std::chrono::milliseconds turn{1};
+  const Deadline until = deadline_in(turn);
+  while (SteadyClock::now() < until) {
     Work work;
     {
       const std::lock_guard lock(mutex_);
@@ -173,6 +165,7 @@ void Device::record(unsigned direction, std::vector<FlightPtr> flights) {
 }
 
 void Device::collect() {
+  const Deadline began = SteadyClock::now();
   for (auto& batches : batches_) {
     while (!batches.empty()) {
       int status = success;
@@ -188,6 +181,7 @@ void Device::collect() {
       looks_ = 0;
     }
   }
+  looked_ = began;
 }
 
 // They touch nothing any more.
@@ -208,6 +202,7 @@ void Device::end(const std::vector<FlightPtr>& flights, CopyEnd how) {
     if (how != CopyEnd::done) metrics.failed.add();
     if (how == CopyEnd::done) (flight->copy.to_device ? metrics.written : metrics.read).add(flight->copy.size);
     flight->copy.held.reset();
+    flight->mapped.reset();  // before its user hears of the end, and asks after_all() of the unmapping
     flight->aside.reset();
   }
   for (const FlightPtr& flight : untold) std::exchange(flight->copy.ended, nullptr)(how);
@@ -236,11 +231,13 @@ void Device::watch() {
   }
 }
 
-// Under the mutex. Copies of both directions are in flight in the order in which they began.
+// Under the mutex. Copies of both directions are in flight in the order in which they began. A copy is late if it had
+// not ended when the thread asked: not if it has ended, and the thread is busy.
 bool Device::is_late() {
   const auto now = SteadyClock::now();
   const Deadline called = called_;
-  return (called != Deadline{} && now - called > limit_) || (!flying_.empty() && flying_.front()->until < now);
+  return (called != Deadline{} && now - called > limit_) ||
+         (!flying_.empty() && flying_.front()->until < looked_.load());
 }
 
 void Device::lose(const std::string& why, bool for_good) {
@@ -328,9 +325,9 @@ void Device::copy(uint64_t device_address, Copy copy, std::shared_ptr<const void
   flight->copy.ended(CopyEnd::failed);
 }
 
-void Device::map(const Exported& allocation, Devices::WhenMapped mapped) {
+void Device::map(Open open, Devices::WhenMapped mapped) {
   auto shared = std::make_shared<Devices::WhenMapped>(std::move(mapped));
-  add({.run = [this, allocation, shared] { (*shared)(open(allocation)); },
+  add({.run = [open = std::move(open), shared] { (*shared)(open()); },
        .refuse =
            [this, shared] {
              (*shared)(std::unexpected(Fault{Kind::failed, fmt::format("device {} is lost", number_)}));
@@ -361,11 +358,23 @@ Outcome<std::shared_ptr<Mapped>> Device::open(const Exported& allocation) {
   return std::make_shared<Mapped>(shared_from_this(), address, allocation.size);
 }
 
-void Device::unmap(uint64_t address) {
-  add({.run = [this, address] {
-    auto closed = call("cuIpcCloseMemHandle", [&](const Calls& c) { return c.ipc_close(address); });
-    if (!closed) log::debug("gpudirect: device {}: {}", number_, closed.error().text);
+// Pieces: a few at a time, as do_work() has it.
+void Device::unmap(uint64_t address, std::span<const uint64_t> pieces, std::shared_ptr<const void> held) {
+  constexpr size_t at_once = 16;
+  uint64_t at = address;
+  for (; !pieces.empty(); pieces = pieces.subspan(std::min(at_once, pieces.size()))) {
+    const auto some = pieces.first(std::min(at_once, pieces.size()));
+    add({.run = [this, at, some = std::vector<uint64_t>(some.begin(), some.end())] { close(at, some); }});
+    at += std::accumulate(some.begin(), some.end(), uint64_t{0});
+  }
+  add({.run = [this, address, size = at - address, held = std::move(held)] {
+    if (size != 0) return free_addresses(address, size);
+    complain(call("cuIpcCloseMemHandle", [&](const Calls& c) { return c.ipc_close(address); }));
   }});
+}
+
+void Device::complain(const Outcome<>& done) const {
+  if (!done) log::debug("gpudirect: device {}: {}", number_, done.error().text);
 }
 
 void Device::after_all(std::function<void()> then) { add({.run = then, .refuse = then}); }

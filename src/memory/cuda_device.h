@@ -6,6 +6,7 @@
 #include <deque>
 #include <list>
 #include <mutex>
+#include <span>
 
 #include "base/metrics.h"
 #include "memory/aside.h"
@@ -38,11 +39,16 @@ class Device : public std::enable_shared_from_this<Device> {
   void stop();
   bool wait_for_end(Deadline until);
 
-  const std::array<std::byte, 16>& uuid() const { return uuid_; }
+  const DeviceName& uuid() const { return uuid_; }
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
 
-  void map(const Exported& allocation, Devices::WhenMapped mapped);
-  void unmap(uint64_t address);
+  // `open` runs on its thread: one of the two open().
+  using Open = std::function<Outcome<std::shared_ptr<Mapped>>()>;
+  void map(Open open, Devices::WhenMapped mapped);
+  Outcome<std::shared_ptr<Mapped>> open(const Exported& allocation);
+  Outcome<std::shared_ptr<Mapped>> open(const Pieces& pieces);
+  // As Mapped has them.
+  void unmap(uint64_t address, std::span<const uint64_t> pieces, std::shared_ptr<const void> held);
   void copy(uint64_t device_address, Copy copy, std::shared_ptr<const void> mapped);
   void after_all(std::function<void()> then);
 
@@ -82,18 +88,27 @@ class Device : public std::enable_shared_from_this<Device> {
   void leave();
   void lose(const std::string& why, bool for_good);
   void tell_all();
-  Outcome<std::shared_ptr<Mapped>> open(const Exported& allocation);
+  Outcome<> open(const Pieces::Piece& piece, uint64_t at);
+  void close(uint64_t at, std::span<const uint64_t> pieces);
+  void free_addresses(uint64_t address, uint64_t size);
+  void complain(const Outcome<>& done) const;
   // Notes the time of a call for the watch.
   template <class Fn>
-  Outcome<> call(const char* name, Fn&& fn);
+  Outcome<> call(const char* name, Fn&& fn) {
+    called_ = SteadyClock::now();
+    auto done = in_context(driver_, context_, name, std::forward<Fn>(fn));
+    called_ = Deadline{};
+    return done;
+  }
 
   const Driver& driver_;
   const MutableBytes arena_;
   const int number_;
   const std::chrono::milliseconds limit_;
-  std::array<std::byte, 16> uuid_{};
+  DeviceName uuid_{};
   std::atomic<bool> lost_{false};
   std::atomic<Deadline> called_{Deadline{}};  // when the call in progress began; none: 0
+  std::atomic<Deadline> looked_{Deadline{}};  // it has asked which copies had ended by then
 
   // Of the device's thread:
   void* context_ = nullptr;

@@ -8,7 +8,7 @@ namespace verbena::memory::cuda {
 
 Mapped::~Mapped() {
   DirectMetrics::get().mapped.add(-static_cast<int64_t>(size_));
-  device_->unmap(address_);
+  device_->unmap(address_, pieces_, std::move(held_));
 }
 
 void Mapped::copy(Copy copy) {
@@ -28,7 +28,7 @@ Outcome<std::unique_ptr<Devices>> Devices::open(Arena& arena, Options options) {
   }
   auto found = (*driver)->devices();
   if (!found) return std::unexpected(std::move(found).error());
-  std::unique_ptr<Devices> all(new Devices(arena));
+  std::unique_ptr<Devices> all(new Devices(arena, (*driver)->calls().shares_physical()));
   for (const DeviceFacts& facts : *found) {
     auto device = std::make_shared<Device>(**driver, arena.mapping(), facts.device, options.limit);
     if (auto started = device->start(all->devices_.empty()); !started) {
@@ -59,12 +59,23 @@ bool Devices::stop() {
   return all;
 }
 
+Device* Devices::find(const DeviceName& name, const WhenMapped& mapped) const {
+  const auto device = std::ranges::find(devices_, name, [](const auto& one) { return one->uuid(); });
+  if (device != devices_.end()) return device->get();
+  mapped(std::unexpected(Fault{Fault::Kind::refused, "this server has no such device"}));
+  return nullptr;
+}
+
 void Devices::map(const Exported& allocation, WhenMapped mapped) {
-  const auto device = std::ranges::find(devices_, allocation.device, [](const auto& one) { return one->uuid(); });
-  if (device == devices_.end()) {
-    return mapped(std::unexpected(Fault{Fault::Kind::refused, "this server has no such device"}));
-  }
-  (*device)->map(allocation, std::move(mapped));
+  Device* const device = find(allocation.device, mapped);
+  if (device == nullptr) return;
+  device->map([device, allocation] { return device->open(allocation); }, std::move(mapped));
+}
+
+void Devices::map(const Pieces& pieces, WhenMapped mapped) {
+  Device* const device = find(pieces.device, mapped);
+  if (device == nullptr) return;
+  device->map([device, pieces] { return device->open(pieces); }, std::move(mapped));
 }
 
 size_t Devices::lost() const {

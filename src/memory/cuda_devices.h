@@ -32,23 +32,40 @@ struct Copy {
   std::shared_ptr<const void> held = {};    // until the copy touches nothing any more; then before `ended`
 };
 
-// An allocation of another process. Unmapped by the device's thread after its last copy.
+// Physical memory of another process, in order: each piece by a descriptor that came from it (cuda_physical.h).
+struct Pieces {
+  struct Piece {
+    int descriptor = -1;
+    uint64_t size = 0;
+  };
+  DeviceName device{};
+  std::vector<Piece> pieces = {};
+  std::shared_ptr<const void> open = {};  // the descriptors are, as long as this lives
+};
+
+// Memory of another process: an allocation, or pieces side by side. Unmapped by the device's thread after its last
+// copy.
 class Mapped : public std::enable_shared_from_this<Mapped> {
  public:
-  Mapped(std::shared_ptr<Device> device, uint64_t address, uint64_t size)
-      : device_(std::move(device)), address_(address), size_(size) {}
+  // `pieces`: the sizes of mappings; none: an allocation that was opened by its IPC handle.
+  Mapped(std::shared_ptr<Device> device, uint64_t address, uint64_t size, std::vector<uint64_t> pieces = {})
+      : device_(std::move(device)), address_(address), size_(size), pieces_(std::move(pieces)) {}
   ~Mapped();
   Mapped(const Mapped&) = delete;
 
   uint64_t size() const { return size_; }
   // Queued; the caller has checked `at` and `size`.
   void copy(Copy copy);
+  // `what` ends after the memory is unmapped, on the device's thread. Called before the memory is used.
+  void hold(std::shared_ptr<const void> what) { held_ = std::move(what); }
   // Calls `then` after the unmapping of all that was given up before.
   std::function<void(std::function<void()> then)> fence() const;
 
  private:
   std::shared_ptr<Device> device_;
   uint64_t address_, size_;
+  std::vector<uint64_t> pieces_;
+  std::shared_ptr<const void> held_ = {};
 };
 
 class Devices {
@@ -71,12 +88,18 @@ class Devices {
   // `refused`: no such device, not the driver's handle, or less memory than it says. `mapped` is called once.
   using WhenMapped = std::function<void(Outcome<std::shared_ptr<Mapped>> mapped)>;
   void map(const Exported& allocation, WhenMapped mapped);
+  // Also if the driver maps no descriptors: `refused`.
+  void map(const Pieces& pieces, WhenMapped mapped);
+  bool maps_pieces() const { return maps_pieces_; }
   size_t lost() const;
 
  private:
-  explicit Devices(Arena& arena) : arena_(arena) {}
+  Devices(Arena& arena, bool maps_pieces) : arena_(arena), maps_pieces_(maps_pieces) {}
+  // Null, once `mapped` has been told that there is no such device.
+  Device* find(const DeviceName& name, const WhenMapped& mapped) const;
 
   Arena& arena_;
+  const bool maps_pieces_;
   std::vector<std::shared_ptr<Device>> devices_;
 };
 

@@ -2,25 +2,28 @@
 
 namespace verbena::native {
 
-bool DeviceLimits::Party::take(const Limit& limit, uint64_t more) {
+bool DeviceLimits::Party::take(const Limit& limit, const Wish& more) {
   const std::lock_guard lock(mutex);
-  if (count >= limit.count || more > limit.bytes - bytes) return false;
+  if (count >= limit.count || more.bytes > limit.bytes - bytes) return false;
+  if (more.pieces > limit.count * pieces_each - pieces) return false;
   ++count;
-  bytes += more;
+  pieces += more.pieces;
+  bytes += more.bytes;
   return true;
 }
 
-void DeviceLimits::Party::give(uint64_t less) {
+void DeviceLimits::Party::give(const Wish& less) {
   const std::lock_guard lock(mutex);
   --count;
-  bytes -= less;
+  pieces -= less.pieces;
+  bytes -= less.bytes;
 }
 
 struct DeviceLimits::Held {
   std::shared_ptr<Party> party;
-  uint64_t bytes;
-  Held(std::shared_ptr<Party> of, uint64_t size) : party(std::move(of)), bytes(size) {}
-  ~Held() { party->give(bytes); }
+  Wish taken;
+  Held(std::shared_ptr<Party> of, const Wish& wish) : party(std::move(of)), taken(wish) {}
+  ~Held() { party->give(taken); }
   Held(const Held&) = delete;
 };
 
@@ -33,16 +36,16 @@ std::shared_ptr<DeviceLimits::Party> DeviceLimits::find(Parties<Name>& among, co
   return party;
 }
 
-Result<DeviceLimits::Place> DeviceLimits::take(uint64_t session, const std::string& account, uint64_t bytes) {
+Result<DeviceLimits::Place> DeviceLimits::take(uint64_t session, const std::string& account, const Wish& wish) {
   const std::lock_guard lock(mutex_);
   auto of_session = find(sessions_, session);
   auto of_account = find(accounts_, account);
-  if (!of_session->take(options_.session, bytes)) return fail(Errc::slow_down, "native: the session's GPU memory");
-  auto first = std::make_shared<Held>(std::move(of_session), bytes);
-  if (!of_account->take(options_.account, bytes)) return fail(Errc::slow_down, "native: the account's GPU memory");
+  if (!of_session->take(options_.session, wish)) return fail(Errc::slow_down, "native: the session's GPU memory");
+  auto first = std::make_shared<Held>(std::move(of_session), wish);
+  if (!of_account->take(options_.account, wish)) return fail(Errc::slow_down, "native: the account's GPU memory");
   return std::make_shared<std::pair<std::shared_ptr<Held>, Held>>(std::piecewise_construct,
                                                                   std::forward_as_tuple(std::move(first)),
-                                                                  std::forward_as_tuple(std::move(of_account), bytes));
+                                                                  std::forward_as_tuple(std::move(of_account), wish));
 }
 
 }  // namespace verbena::native

@@ -13,6 +13,8 @@ namespace verbena::native {
 
 class DeviceLimits {
  public:
+  // On average: memory in pieces has a mapping of the driver for each.
+  static constexpr size_t pieces_each = 16;
   struct Limit {
     size_t count = 0;
     uint64_t bytes = 0;
@@ -24,16 +26,20 @@ class DeviceLimits {
   using Place = std::shared_ptr<const void>;
 
   explicit DeviceLimits(Options options) : options_(options) {}
+  struct Wish {
+    uint64_t bytes = 0;
+    size_t pieces = 1;
+  };
   // slow_down: a limit is reached.
-  Result<Place> take(uint64_t session, const std::string& account, uint64_t bytes);
+  Result<Place> take(uint64_t session, const std::string& account, const Wish& wish);
 
  private:
   struct Party {
     std::mutex mutex;
-    size_t count = 0;
+    size_t count = 0, pieces = 0;
     uint64_t bytes = 0;
-    bool take(const Limit& limit, uint64_t more);
-    void give(uint64_t less);
+    bool take(const Limit& limit, const Wish& more);
+    void give(const Wish& less);
   };
   struct Held;
   template <class Name>

@@ -10,8 +10,8 @@ namespace {
 TEST(DeviceLimits, BoundASessionAndAnAccount) {
   DeviceLimits limits({.session = {2, 100}, .account = {3, 150}});
   std::vector<DeviceLimits::Place> places;
-  const auto take = [&](uint64_t session, const char* account, uint64_t bytes) {
-    auto place = limits.take(session, account, bytes);
+  const auto take = [&](uint64_t session, const char* account, uint64_t bytes, size_t pieces = 1) {
+    auto place = limits.take(session, account, {bytes, pieces});
     if (place) places.push_back(std::move(*place));
     return place.has_value();
   };
@@ -30,11 +30,24 @@ TEST(DeviceLimits, BoundASessionAndAnAccount) {
   EXPECT_TRUE(take(2, "a", 50));
 }
 
+TEST(DeviceLimits, CountThePiecesOfMemory) {
+  constexpr size_t each = DeviceLimits::pieces_each;
+  DeviceLimits limits({.session = {2, 100}, .account = {3, 150}});
+  EXPECT_FALSE(limits.take(1, "a", {1, 2 * each + 1}));
+  auto first = limits.take(1, "a", {1, 2 * each});
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(limits.take(1, "a", {1, 1}));         // the session's pieces
+  EXPECT_FALSE(limits.take(2, "a", {1, each + 1}));  // the account's
+  EXPECT_TRUE(limits.take(2, "a", {1, each}));
+  first->reset();
+  EXPECT_TRUE(limits.take(1, "a", {1, 2 * each}));
+}
+
 TEST(DeviceLimits, APlaceMayOutliveThem) {
   DeviceLimits::Place place;
   {
     DeviceLimits limits({.session = {1, 1}, .account = {1, 1}});
-    place = *limits.take(1, "a", 1);
+    place = *limits.take(1, "a", {1, 1});
   }
   place.reset();
 }

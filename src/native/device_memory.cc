@@ -1,4 +1,6 @@
 // DEVICE and DEVICE_END: memory of a GPU that a client shares, for windows in which the server lets the GPU copy.
+#include <algorithm>
+
 #include "base/elsewhere.h"
 #include "base/log.h"
 #include "fabric/device.h"
@@ -12,40 +14,53 @@ namespace {
 using memory::cuda::Devices;
 using memory::cuda::Fault;
 using memory::cuda::Mapped;
+static_assert(wire::device_pieces_max <= fabric::handed_over_max);
 using Opened = memory::cuda::Outcome<std::shared_ptr<Mapped>>;
 
 Errc code_of(const Fault& fault) {
   return fault.kind == Fault::Kind::refused ? Errc::invalid_argument : Errc::not_implemented;
 }
 
-// The memory, and its place in the limits as long as it is mapped.
-std::shared_ptr<Mapped> with_place(std::shared_ptr<Mapped> memory, DeviceLimits::Place place) {
-  Mapped* const raw = memory.get();
-  return {raw, [memory = std::move(memory), place = std::move(place)](Mapped*) mutable {
-            memory.reset();
-            place.reset();
-          }};
+// The client has handed over a descriptor for each piece. None: memory by its handle.
+Result<memory::cuda::Pieces> pieces_of(const Op& op, fabric::DevicePort& port) {
+  memory::cuda::Pieces memory{.device = op.device.device};
+  if (op.device.kind != wire::device_by_pieces) return memory;
+  VB_ASSIGN(fabric::HandedOver given, port.take_handed_over(op.stream->peer, op.device.handed_over));
+  if (given.descriptors.size() != op.device.pieces.size()) {
+    return fail(Errc::invalid_argument, "native: a GPU's memory has other pieces");
+  }
+  for (size_t i = 0; i < given.descriptors.size(); ++i) {
+    memory.pieces.push_back({given.descriptors[i], op.device.pieces[i]});
+  }
+  memory.open = std::move(given.open);
+  return memory;
 }
 
 Task<Result<void>> share(Op& op) {
   DoorState& door = op.endpoint->door();
   auto* const port = dynamic_cast<fabric::DevicePort*>(&op.endpoint->port());
   const std::shared_ptr<Devices> devices = door.devices();
-  if (port == nullptr || devices == nullptr || op.device.kind != 1) {
+  if (port == nullptr || devices == nullptr ||
+      (op.device.kind != wire::device_by_handle && op.device.kind != wire::device_by_pieces)) {
     co_return fail(Errc::not_implemented, "native: this server lets no GPU copy");
   }
-  VB_CO_ASSIGN(auto place, door.device_limits.take(op.stream->session->id, account_of(op), op.device.size));
+  VB_CO_ASSIGN(auto pieces, pieces_of(op, *port));
+  const DeviceLimits::Wish wish{op.device.size, std::max<size_t>(op.device.pieces.size(), 1)};
+  VB_CO_ASSIGN(auto place, door.device_limits.take(op.stream->session->id, account_of(op), wish));
   const memory::cuda::Exported allocation{
       .device = op.device.device, .handle = op.device.handle, .size = op.device.size};
-  const auto begin = [&](auto ended) { devices->map(allocation, std::move(ended)); };
+  const auto begin = [&](auto ended) {
+    if (op.device.kind == wire::device_by_pieces) return devices->map(std::exchange(pieces, {}), std::move(ended));
+    devices->map(allocation, std::move(ended));
+  };
   Opened opened = co_await elsewhere<Opened>(begin);
   if (!opened) {
     log::debug("gpudirect: memory refused session={:016x}: {}", op.stream->session->id, opened.error().text);
     co_return fail(code_of(opened.error()), "native: the GPU's driver");
   }
-  auto memory = with_place(std::move(*opened), std::move(place));
+  (*opened)->hold(std::move(place));
   if (op.stream->closed) co_return fail(Errc::closed, "native: the session is gone");
-  VB_CO_ASSIGN(const uint64_t number, port->add_device_memory(op.stream->peer, std::move(memory), devices));
+  VB_CO_ASSIGN(const uint64_t number, port->add_device_memory(op.stream->peer, std::move(*opened), devices));
   wire::Writer out(op.body_space());
   encode(out, wire::DeviceShared{number});
   op.body_size = out.size();

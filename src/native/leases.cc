@@ -73,8 +73,9 @@ void LeaseLimits::give_back(Party& account, Party& stream, uint64_t bytes, bool 
   bytes_gauge_.add(-static_cast<int64_t>(bytes));
 }
 
-bool LeaseLimits::take_foreign(const s3::BucketAccess& bucket, std::string_view key, uint64_t bytes) {
-  const bool taken = foreign_.take(bucket, key, bytes);
+bool LeaseLimits::take_foreign(const s3::BucketAccess& bucket, std::string_view account, std::string_view key,
+                               uint64_t bytes) {
+  const bool taken = foreign_.take(bucket, account, key, bytes);
   if (!taken) refused_.add();
   return taken;
 }
@@ -149,7 +150,7 @@ void LeaseBook::release(Owner& owner, const std::string& name, Kept& kept) {
   const std::string& bucket = kept.bucket->name;
   const std::string_view key = std::string_view(name).substr(bucket.size() + 1);
   store::KeyPins::get().unpin(bucket, key);
-  if (kept.foreign) limits_.give_back_foreign(*kept.bucket, key);
+  if (kept.foreign) limits_.give_back_foreign(*kept.bucket, owner.account, key);
   kept.reader.reset();
   limits_.give_back(*owner.payer, owner.own, kept.bytes, kept.in_memory);
 }
@@ -192,9 +193,9 @@ Result<void> Leases::add(uint64_t id, const s3::BucketAccessPtr& bucket, std::st
     return fail(Errc::slow_down, "native: leases hold too much");
   }
   const bool foreign = book_->is_foreign(*owner_, *bucket);
-  if (foreign && !book_->limits().take_foreign(*bucket, key, bytes)) {
+  if (foreign && !book_->limits().take_foreign(*bucket, owner_->account, key, bytes)) {
     book_->limits().give_back(*owner_->payer, owner_->own, bytes, in_memory);
-    return fail(Errc::slow_down, "native: leases of other accounts pin half of the bucket");
+    return fail(Errc::slow_down, "native: leases of accounts that do not own the bucket pin their part of it");
   }
   store::KeyPins::get().pin(bucket->name, key);
   if (known != keys.end()) book_->release(*owner_, known->first, known->second);

@@ -46,9 +46,11 @@ class LeaseLimits {
   // One key more, of an object of `bytes`. False: a limit is reached, and nothing was taken.
   bool take(Party& account, Party& stream, uint64_t bytes, bool in_memory);
   void give_back(Party& account, Party& stream, uint64_t bytes, bool in_memory);
-  // Likewise, of a bounded bucket of another account.
-  bool take_foreign(const s3::BucketAccess& bucket, std::string_view key, uint64_t bytes);
-  void give_back_foreign(const s3::BucketAccess& bucket, std::string_view key) { foreign_.give_back(bucket, key); }
+  // Likewise, of a bounded bucket of another account than this one.
+  bool take_foreign(const s3::BucketAccess& bucket, std::string_view account, std::string_view key, uint64_t bytes);
+  void give_back_foreign(const s3::BucketAccess& bucket, std::string_view account, std::string_view key) {
+    foreign_.give_back(bucket, account, key);
+  }
 
  private:
   bool fits(const Party& party, uint64_t bytes, unsigned share) const;

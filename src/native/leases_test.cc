@@ -205,14 +205,59 @@ s3::BucketAccessPtr bounded(const s3::BoundSettings& settings, const std::string
   return made;
 }
 
+// An account's second key has to fit into a quarter, all of them into half.
+TEST_F(LeaseLimitsTest, OneForeignAccountPinsAtMostAQuarterOfABoundedBucket) {
+  LeaseLimits limits({.keys_max = 1000, .bytes_max = GiB, .memory_bytes_max = GiB});
+  const auto book = std::make_shared<LeaseBook>(limits);
+  const Deadline later = deadline_in(std::chrono::minutes(1));
+  const auto object = reader("ns/a");  // 8 bytes
+  for (const auto& bucket : {bounded({.objects_max = 8}), bounded({.bytes_max = 8 * 8})}) {
+    Leases guest(book, "guest"), again(book, "guest"), other(book, "other"), third(book, "third");
+    const auto add = [&](Leases& leases, uint64_t id, const char* key) {
+      return leases.add(id, bucket, key, object, false).has_value();
+    };
+    const uint64_t of_guest = guest.begin(0, later), of_again = again.begin(0, later), of_other = other.begin(0, later);
+    EXPECT_TRUE(add(guest, of_guest, "1"));
+    EXPECT_TRUE(add(again, of_again, "2"));
+    const int64_t before = held();
+    EXPECT_FALSE(add(guest, of_guest, "3"));
+    EXPECT_FALSE(add(again, of_again, "3")) << "another session is the same account";
+    EXPECT_EQ(held(), before) << "nothing was taken";
+    EXPECT_FALSE(pinned("3"));
+    EXPECT_TRUE(add(other, of_other, "1")) << "a key that is pinned anyway counts for its account, too";
+    EXPECT_TRUE(add(other, of_other, "3"));
+    EXPECT_FALSE(add(other, of_other, "4"));
+    const uint64_t of_third = third.begin(0, later);
+    EXPECT_TRUE(add(third, of_third, "4"));
+    EXPECT_FALSE(add(third, of_third, "5")) << "half of the bound";
+    again.end(of_again);
+    EXPECT_TRUE(add(guest, of_guest, "3")) << "what ends leaves room to its account";
+  }
+  EXPECT_EQ(held(), 0);
+}
+
+TEST_F(LeaseLimitsTest, AForeignAccountPinsOneKeyHoweverSmallItsPartIs) {
+  LeaseLimits limits({.keys_max = 1000, .bytes_max = GiB, .memory_bytes_max = GiB});
+  const auto book = std::make_shared<LeaseBook>(limits);
+  for (const auto& bucket : {bounded({.objects_max = 2}), bounded({.bytes_max = 2 * 8})}) {
+    Leases guest(book, "guest"), other(book, "other");
+    const uint64_t id = guest.begin(0, deadline_in(std::chrono::minutes(1)));
+    EXPECT_TRUE(guest.add(id, bucket, "ns/a", reader("ns/a"), false));
+    EXPECT_FALSE(guest.add(id, bucket, "ns/b", reader("ns/b"), false));
+    const uint64_t others = other.begin(0, deadline_in(std::chrono::minutes(1)));
+    EXPECT_FALSE(other.add(others, bucket, "ns/b", reader("ns/b"), false)) << "the half is one key";
+    EXPECT_TRUE(other.add(others, bucket, "ns/a", reader("ns/a"), false));
+  }
+}
+
 TEST_F(LeaseLimitsTest, OtherAccountsPinAtMostHalfOfABoundedBucket) {
   LeaseLimits limits({.keys_max = 1000, .bytes_max = GiB, .memory_bytes_max = GiB});
   const auto book = std::make_shared<LeaseBook>(limits);
   const Deadline later = deadline_in(std::chrono::minutes(1));
   const auto object = reader("ns/a");  // 8 bytes
-  const s3::BucketAccessPtr by_count = bounded({.objects_max = 5}), by_bytes = bounded({.bytes_max = 39});
+  const s3::BucketAccessPtr by_count = bounded({.objects_max = 9}), by_bytes = bounded({.bytes_max = 71});
   for (const auto& bucket : {by_count, by_bytes}) {
-    Leases owners(book, "owner"), guest(book, "guest"), other(book, "other"), unknown(book, "");
+    Leases owners(book, "owner"), guest(book, "guest"), other(book, "other"), third(book, "third"), unknown(book, "");
     const auto add = [&](Leases& leases, uint64_t id, const char* key) {
       const auto added = leases.add(id, bucket, key, object, false);
       return added ? Errc::ok : added.error().code;
@@ -221,17 +266,20 @@ TEST_F(LeaseLimitsTest, OtherAccountsPinAtMostHalfOfABoundedBucket) {
     EXPECT_EQ(add(guest, of_guest, "1"), Errc::ok);
     EXPECT_EQ(add(other, of_other, "2"), Errc::ok);
     EXPECT_EQ(add(guest, of_guest, "2"), Errc::ok) << "it is pinned anyway";
+    EXPECT_EQ(add(other, of_other, "3"), Errc::ok);
+    EXPECT_EQ(add(third, third.begin(0, later), "4"), Errc::ok);
     const int64_t before = held();
-    EXPECT_EQ(add(guest, of_guest, "3"), Errc::slow_down);
-    EXPECT_EQ(add(other, of_other, "3"), Errc::slow_down) << "all of them together";
-    EXPECT_EQ(add(unknown, unknown.begin(0, later), "3"), Errc::slow_down) << "without an account, too";
+    EXPECT_EQ(add(third, third.begin(0, later), "5"), Errc::slow_down) << "all of them together";
+    EXPECT_EQ(add(unknown, unknown.begin(0, later), "5"), Errc::slow_down) << "without an account, too";
     EXPECT_EQ(held(), before) << "nothing was taken";
-    EXPECT_FALSE(pinned("3"));
+    EXPECT_FALSE(pinned("5"));
     for (const char* key : {"1", "2", "3", "4", "5"}) EXPECT_EQ(add(owners, own, key), Errc::ok) << key;
     other.end(of_other);
-    EXPECT_EQ(add(other, other.begin(0, later), "3"), Errc::slow_down) << "the guest pins 2, too";
+    const uint64_t of_other_now = other.begin(0, later);
+    EXPECT_EQ(add(other, of_other_now, "5"), Errc::ok);
+    EXPECT_EQ(add(other, of_other_now, "3"), Errc::slow_down) << "the guest pins 2, too";
     guest.end(of_guest);
-    EXPECT_EQ(add(other, other.begin(0, later), "3"), Errc::ok);
+    EXPECT_EQ(add(other, of_other_now, "3"), Errc::ok);
   }
   EXPECT_EQ(held(), 0);
 }

@@ -9,6 +9,7 @@
 #include "call/request_id.h"
 #include "fabric/sealing_names.h"
 #include "http/signed_exchange.h"
+#include "memory/cuda_devices.h"
 #include "memory/whole_body.h"
 #include "native/wire/device.h"
 #include "s3_http/error_response.h"
@@ -66,12 +67,12 @@ Result<fabric::Sealing> choose_sealing(const Json& json) {
   for (const Json& name : *found) {
     const auto* const text = name.get_ptr<const std::string*>();
     if (text == nullptr) return fail(Errc::invalid_request, "native: sealing");
-    const auto sealing = fabric::sealing_of(*text);
+    const auto sealing = fabric::usable_sealing_of(*text);
     if (sealing == Sealing::chacha20_poly1305 && !aes) aes_first = false;
     aes = aes || sealing == Sealing::aes_256_gcm;
     chacha = chacha || sealing == Sealing::chacha20_poly1305;
   }
-  if (!aes && !chacha) return fail(Errc::not_implemented, "native: none of the client's ciphers is known");
+  if (!aes && !chacha) return fail(Errc::not_implemented, "native: this server has none of the client's ciphers");
   return aes && (aes_first || !chacha) ? Sealing::aes_256_gcm : Sealing::chacha20_poly1305;
 }
 
@@ -186,7 +187,10 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
                  {"key_hash", "crc32c"},
                  {"trace_context", true},
                  {"endpoints", endpoints_json(door, *session, wanted)}};
-  if (session->version >= wire::version_of_devices && door.devices() != nullptr) answer["device_memory"] = {"cuda"};
+  if (const auto devices = door.devices(); session->version >= wire::version_of_devices && devices != nullptr) {
+    answer["device_memory"] = Json::array({"cuda"});
+    if (devices->maps_pieces()) answer["device_memory"].push_back("cuda-descriptors");
+  }
   response.body = answer.dump();
   response.headers.emplace_back("content-type", "application/json");
   response.headers.emplace_back("cache-control", "no-store");

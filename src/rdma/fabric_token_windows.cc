@@ -3,8 +3,14 @@
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
 
+#include "base/client_counts.h"
 #include "base/metrics.h"
 #include "fabric/ofi/address.h"
 
@@ -31,6 +37,64 @@ bool same_prefix(const Bytes& a, const Bytes& b, unsigned bits) {
 }
 
 }  // namespace
+
+// Used on its core's thread.
+struct FabricTokenWindows::Entry {
+  using Endpoints = std::map<std::string, size_t, std::less<>>;  // the client's windows there, by endpoint
+  using Clients = std::map<std::string, Endpoints, std::less<>>;
+  explicit Entry(ofi::CoreFabric& of) : fabric(&of) {}
+  ofi::CoreFabric* fabric;
+  std::atomic<std::thread::id> thread;  // of its core, once that runs
+  Clients clients;                      // that have windows
+};
+
+// Of a window at one of its client's endpoints.
+class FabricTokenWindows::Place {
+ public:
+  // nullopt: the client has windows at `endpoints_max` others.
+  static std::optional<Place> take(const std::shared_ptr<Entry>& entry, std::string_view client,
+                                   std::string_view endpoint, size_t endpoints_max) {
+    auto of = entry->clients.find(client);
+    if (of == entry->clients.end()) of = entry->clients.emplace(client, Entry::Endpoints()).first;
+    auto at = of->second.find(endpoint);
+    if (at == of->second.end()) {
+      if (of->second.size() >= endpoints_max) return std::nullopt;
+      at = of->second.emplace(endpoint, 0).first;
+    }
+    ++at->second;
+    return Place(entry, of, at);
+  }
+  Place(Place&&) = default;
+  ~Place() {
+    if (entry_ == nullptr || --at_->second > 0) return;
+    of_->second.erase(at_);
+    if (of_->second.empty()) entry_->clients.erase(of_);
+  }
+
+ private:
+  Place(std::shared_ptr<Entry> entry, Entry::Clients::iterator of, Entry::Endpoints::iterator at)
+      : entry_(std::move(entry)), of_(of), at_(at) {}
+  std::shared_ptr<Entry> entry_;
+  Entry::Clients::iterator of_;
+  Entry::Endpoints::iterator at_;
+};
+
+class FabricTokenWindows::PlacedWindow final : public fabric::Window {
+ public:
+  PlacedWindow(Place place, std::unique_ptr<fabric::Window> window)
+      : place_(std::move(place)), window_(std::move(window)) {}
+  uint64_t size() const override { return window_->size(); }
+  Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override {
+    return window_->write(from, at, deadline);
+  }
+  Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline deadline) override {
+    return window_->read(into, at, deadline);
+  }
+
+ private:
+  Place place_;
+  std::unique_ptr<fabric::Window> window_;  // destroyed first
+};
 
 Result<Network> Network::parse(std::string_view text) {
   const auto slash = text.find('/');
@@ -65,12 +129,12 @@ Result<std::unique_ptr<FabricTokenWindows>> FabricTokenWindows::create(const Opt
   self->port_first_ = options.port_first;
   self->port_last_ = options.port_last;
   self->own_ports_ = options.own_ports;
+  self->client_endpoints_max_ = options.client_endpoints_max;
   return self;
 }
 
 void FabricTokenWindows::add(Core& core, ofi::CoreFabric& fabric) {
-  auto entry = std::make_shared<Entry>();
-  entry->fabric = &fabric;
+  auto entry = std::make_shared<Entry>(fabric);
   entries_.push_back(entry);
   boost::asio::post(core.io(), [entry] { entry->thread = std::this_thread::get_id(); });
 }
@@ -126,8 +190,17 @@ Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& to
     return fail(Errc::rdma_not_supported, "token: its provider has no comparable addresses");
   }
   VB_TRY(check_address(token, client.address));
+  auto place = Place::take(*entry, client_of(client.address), token.endpoint_name, client_endpoints_max_);
+  if (!place) {
+    refused("busy").add();
+    return fail(Errc::rdma_not_supported, "token: its client has windows at too many endpoints");
+  }
   auto window = (*entry)->fabric->open_window(token.endpoint_name, {token.base, token.size, token.key}, access);
-  if (!window) refused(window.error().code == Errc::slow_down ? "busy" : "fabric").add();
+  if (window) return std::make_unique<PlacedWindow>(std::move(*place), std::move(*window));
+  const bool busy = window.error().code == Errc::slow_down;
+  refused(busy ? "busy" : "fabric").add();
+  // The client sends a body instead, for which no endpoint is needed.
+  if (busy) return fail(Errc::rdma_not_supported, "token: every data endpoint is taken");
   return window;
 }
 

@@ -3,11 +3,10 @@
 
 #include <boost/asio/ip/address.hpp>
 
-#include <atomic>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "base/core.h"
@@ -29,6 +28,10 @@ class Network {
 
 class FabricTokenWindows final : public Dialect {
  public:
+  // A quarter of the data endpoints that tokens have: each of a client's endpoints may take one of the server's.
+  static size_t client_part(size_t data_endpoints_max) {
+    return std::max<size_t>((data_endpoints_max - data_endpoints_max / 4) / 4, 1);
+  }
   struct Options {
     // Networks in which a token may name an endpoint although the HTTP peer has another address (clients behind a
     // proxy, hosts with a network for storage). An address of this host itself is allowed only if it is in one.
@@ -37,6 +40,8 @@ class FabricTokenWindows final : public Dialect {
     uint16_t port_first = 32768, port_last = 65535;
     // Ports that this server listens on (HTTP, ...): not allowed on this host's own addresses.
     std::vector<uint16_t> own_ports = {};
+    // Endpoints at which one client may have windows open, per core and provider.
+    size_t client_endpoints_max = client_part(fabric::ofi::Options().data_endpoints_max);
   };
   static Result<std::unique_ptr<FabricTokenWindows>> create(const Options& options);
 
@@ -52,14 +57,14 @@ class FabricTokenWindows final : public Dialect {
                                                fabric::Access access) override;
 
  private:
-  struct Entry {
-    fabric::ofi::CoreFabric* fabric;
-    std::atomic<std::thread::id> thread;  // of its core, once that runs
-  };
+  struct Entry;
+  class Place;
+  class PlacedWindow;
   Result<void> check_address(const Token& token, std::string_view peer_address) const;
 
   std::vector<Network> networks_;
   uint16_t port_first_ = 0, port_last_ = 0;
+  size_t client_endpoints_max_ = 0;
   std::vector<uint16_t> own_ports_;
   std::vector<std::shared_ptr<Entry>> entries_;
 };

@@ -95,6 +95,72 @@ TEST_F(TokenWindowsTest, OpenForAConfiguredNetwork) {
   EXPECT_EQ(open(token_of(*lent), "10.1.2.3"), Errc::ok);
 }
 
+TEST_F(TokenWindowsTest, OneClientHasThemAtFewEndpoints) {
+  windows = make({.networks = {}, .client_endpoints_max = 2});
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  const auto own = boost::asio::ip::make_address(own_address());
+  std::vector<std::unique_ptr<fabric::Window>> held;
+  const auto open_at = [&](uint16_t port, std::string_view peer) {
+    Token token = token_of(*lent);
+    token.endpoint_name = fabric::ofi::encode_socket_name({own, port});
+    return server.call([&] {
+      auto window = windows->open(token, {peer, ""}, Access::server_writes);
+      if (window) held.push_back(std::move(*window));
+      return window ? Errc::ok : window.error().code;
+    });
+  };
+  EXPECT_EQ(open_at(40'001, "2001:db8::1"), Errc::ok);
+  EXPECT_EQ(open_at(40'002, "2001:db8::2"), Errc::ok);
+  EXPECT_EQ(open_at(40'003, "2001:db8::3"), Errc::rdma_not_supported) << "a host has all addresses of its /64";
+  EXPECT_EQ(open_at(40'002, "2001:db8::1"), Errc::ok) << "an endpoint counts once";
+  EXPECT_EQ(open_at(40'003, "192.0.2.1"), Errc::ok) << "another client";
+  server.call([&] { held.erase(held.begin()); });
+  EXPECT_EQ(open_at(40'003, "2001:db8::1"), Errc::ok) << "its place is free again";
+  server.call([&] { held.clear(); });
+}
+
+// A token may name any port of its client's, where perhaps nothing answers.
+TEST_F(TokenWindowsTest, OfOneClientLeaveEndpointsToAnother) {
+  fabric::ofi::Options few = fabric::ofi::testing::test_options();
+  few.data_endpoints_max = 4;
+  TestServer small(few);
+  ASSERT_TRUE(small.fabric) << describe(small.error);
+  windows = std::move(*FabricTokenWindows::create(
+      {.networks = {own_address()}, .client_endpoints_max = FabricTokenWindows::client_part(few.data_endpoints_max)}));
+  windows->add(small.core, *small.fabric);
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  const auto own = boost::asio::ip::make_address(own_address());
+  const auto open_on = [&](const Token& token, std::string_view peer) {
+    return small.call([&] { return windows->open(token, {peer, ""}, Access::server_writes); });
+  };
+  std::vector<std::unique_ptr<fabric::Window>> dead;
+  for (uint16_t port = 40'001; port < 40'101; ++port) {
+    Token token = token_of(*lent);
+    token.endpoint_name = fabric::ofi::encode_socket_name({own, port});
+    if (auto window = open_on(token, "192.0.2.1")) dead.push_back(std::move(*window));
+  }
+  ASSERT_FALSE(dead.empty());
+  const size_t taken = small.call([&] { return small.fabric->data_endpoints(); });
+  auto window = open_on(token_of(*lent), "192.0.2.2");
+  ASSERT_TRUE(window) << describe(window.error());
+  EXPECT_EQ(small.call([&] { return small.fabric->data_endpoints(); }), taken + 1) << "it shares none";
+  const auto lease = small.lease(4096, std::byte{7});
+  const auto write = [&](fabric::Window& to) {
+    return small.spawn(to.write(lease.bytes(), 0, deadline_in(std::chrono::seconds(20))));
+  };
+  std::vector<std::future<Result<void>>> failing;
+  for (const auto& one : dead) failing.push_back(write(*one));
+  for (int i = 0; i < 3; ++i) {
+    const auto written = write(**window).get();
+    EXPECT_TRUE(written) << describe(written.error());
+  }
+  for (auto& one : failing) EXPECT_FALSE(one.get());
+  small.call([&] {
+    window->reset();
+    dead.clear();
+  });
+}
+
 TEST_F(TokenWindowsTest, NeverDialTheServerItself) {
   const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
   Token token = token_of(*lent);

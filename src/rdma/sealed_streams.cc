@@ -10,15 +10,33 @@ namespace verbena::rdma {
 
 namespace sealed = fabric::sealed;
 
+Task<Result<void>> TagMemory::take() {
+  VB_CO_ASSIGN(lease_, co_await share_.lease(size_));
+  co_return Result<void>{};
+}
+
+memory::Chunk TagMemory::release() {
+  const Bytes bytes = this->bytes();
+  return {std::move(lease_), bytes};
+}
+
 SealedSink::SealedSink(memory::Sink& inner, sealed::Transfer transfer, memory::Arena& arena, std::string_view peer)
     : inner_(inner),
       transfer_(std::move(transfer)),
       arena_(arena),
-      share_(arena, peer, transfer_.length() + transfer_.tags().size()) {}
+      share_(arena, peer, transfer_.length()),
+      tags_(arena, peer, sealed::trailer_size(transfer_.length())) {}
+
+Task<Result<void>> SealedSink::reserve() {
+  VB_CO_TRY(co_await tags_.take());
+  transfer_.keep_tags_in(tags_.bytes());
+  co_return Result<void>{};
+}
 
 Task<Result<void>> SealedSink::begin(uint64_t length) {
   if (length != transfer_.length()) co_return fail(Errc::internal, "sealed sink: another length");
-  co_return co_await inner_.begin(length + transfer_.tags().size());
+  if (!tags_.taken()) co_return fail(Errc::internal, "sealed sink: no memory for tags");
+  co_return co_await inner_.begin(length + sealed::trailer_size(length));
 }
 
 Task<Result<void>> SealedSink::push(memory::Chunk chunk) {
@@ -60,12 +78,7 @@ Task<Result<void>> SealedSink::finish() {
   if (transfer_.sealed() != transfer_.length()) {
     co_return fail(Errc::internal, "sealed sink: fewer bytes than announced");
   }
-  const Bytes tags = transfer_.tags();
-  VB_CO_ASSIGN(memory::Lease lease, co_await share_.lease(tags.size()));
-  const Bytes bytes = Bytes(lease.bytes()).first(tags.size());
-  copy_bytes(lease.data(), tags);
-  memory::Chunk trailer{std::move(lease), bytes};
-  VB_CO_TRY(co_await inner_.push(std::move(trailer)));
+  VB_CO_TRY(co_await inner_.push(tags_.release()));
   co_return co_await inner_.finish();
 }
 
@@ -74,13 +87,18 @@ SealedSource::SealedSource(std::unique_ptr<fabric::Window> window, sealed::Trans
     : window_(std::move(window)),
       transfer_(std::move(transfer)),
       deadline_(deadline),
-      share_(arena, peer, std::nullopt) {
+      share_(arena, peer, std::nullopt),
+      tags_(arena, peer, sealed::trailer_size(transfer_.length())) {
   TransferTimes::get();  // before the time is read
 }
 
+Task<Result<void>> SealedSource::ready() {
+  if (outcome_ && !tags_.taken()) outcome_ = co_await read_tags();
+  co_return outcome_;
+}
+
 Task<Result<size_t>> SealedSource::read(MutableBytes into) {
-  if (!outcome_) co_return std::unexpected(outcome_.error());
-  if (!has_tags_) outcome_ = co_await read_tags();
+  VB_CO_TRY(co_await ready());
   size_t filled = 0;
   while (outcome_ && filled < into.size() && (rest_at_ < rest_.size() || next_ < transfer_.records())) {
     outcome_ = co_await read_some(into, filled);
@@ -107,13 +125,9 @@ Task<Result<void>> SealedSource::read_some(MutableBytes into, size_t& filled) {
 
 // At once: 64 KiB at most.
 Task<Result<void>> SealedSource::read_tags() {
-  const MutableBytes tags = transfer_.tags();
-  VB_CO_ASSIGN(const memory::Lease lease, co_await share_.lease(tags.size()));
-  const MutableBytes bytes = lease.bytes().first(tags.size());
-  VB_CO_TRY(co_await read_window(bytes, transfer_.length()));
-  copy_bytes(tags.data(), bytes);
-  has_tags_ = true;
-  co_return Result<void>{};
+  VB_CO_TRY(co_await tags_.take());
+  transfer_.keep_tags_in(tags_.bytes());
+  co_return co_await read_window(tags_.bytes(), transfer_.length());
 }
 
 Task<Result<void>> SealedSource::read_window(MutableBytes into, uint64_t at) {

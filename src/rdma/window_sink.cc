@@ -38,7 +38,9 @@ struct WindowSink::State {
 Task<void> WindowSink::State::write(std::shared_ptr<State> state, memory::Chunk chunk, uint64_t at) {
   const uint64_t began = ticks();
   Result<void> done = fail(Errc::timed_out, "window sink: time to post is over");
-  if (SteadyClock::now() < state->last_post) {
+  // What follows a piece that has failed is not written, whenever this runs: the last write may tell the client that
+  // all have landed.
+  if (state->outcome && SteadyClock::now() < state->last_post) {
     done = co_await state->window->write(chunk.bytes, at, deadline_in(state->deadline));
     TransferTimes::get().write.observe_since(began);
   }

@@ -59,6 +59,61 @@ TEST(WindowSink, IsDrainedOnlyWhenNoWriteHoldsItsLease) {
   EXPECT_EQ(arena->leased_bytes(), 0u);
 }
 
+// Refuses each write.
+class BrokenWindow final : public fabric::Window {
+ public:
+  explicit BrokenWindow(int& writes) : writes_(writes) {}
+  uint64_t size() const override { return 1 * MiB; }
+  Task<Result<void>> write(Bytes, uint64_t, Deadline) override {
+    ++writes_;
+    co_return fail(Errc::rdma_transfer_failed, "broken");
+  }
+  Task<Result<void>> read(MutableBytes, uint64_t, Deadline) override { co_return fail(Errc::unsupported, "broken"); }
+
+ private:
+  int& writes_;
+};
+
+// Starts what is spawned on it later than the caller goes on, as a strand does.
+struct LaterExecutor {
+  asio::io_context::executor_type inner;
+  asio::execution_context& query(asio::execution::context_t) const noexcept {
+    return asio::query(inner, asio::execution::context);
+  }
+  LaterExecutor require(asio::execution::blocking_t::never_t) const noexcept { return *this; }
+  template <class F>
+  void execute(F f) const {
+    asio::post(inner, std::move(f));
+  }
+  bool operator==(const LaterExecutor&) const noexcept = default;
+};
+
+Task<void> push_both(WindowSink& sink, memory::Chunk first, memory::Chunk second, std::optional<Result<void>>& ended) {
+  EXPECT_TRUE(co_await sink.begin(first.bytes.size() + second.bytes.size()));
+  EXPECT_TRUE(co_await sink.push(std::move(first)));
+  EXPECT_TRUE(co_await sink.push(std::move(second)));
+  ended = co_await sink.finish();
+}
+
+TEST(WindowSink, WritesNoPieceAfterOneThatFailedThoughBothWerePushed) {
+  asio::io_context io;
+  auto arena = std::move(*memory::Arena::create(4 * MiB));
+  int writes = 0;
+  WindowSink sink(std::make_unique<BrokenWindow>(writes), std::chrono::seconds(60));
+  const auto piece = [&] {
+    memory::Chunk chunk{*arena->lease(4096), {}};
+    chunk.bytes = Bytes(chunk.lease.data(), 4096);
+    return chunk;
+  };
+  std::optional<Result<void>> ended;
+  asio::co_spawn(LaterExecutor{io.get_executor()}, push_both(sink, piece(), piece(), ended), asio::detached);
+  io.run();
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->error(), Errc::rdma_transfer_failed);
+  EXPECT_EQ(writes, 1) << "the last write may tell the client that all have landed";
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+}
+
 TEST(WindowSink, PostsNothingAfterItsTimeHoweverEarlyItWasPushed) {
   asio::io_context io;
   asio::steady_timer gate(io, asio::steady_timer::time_point::max());

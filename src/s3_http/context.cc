@@ -40,6 +40,12 @@ Task<Result<void>> WatchedSink::finish() {
   co_return done;
 }
 
+Task<Result<void>> WatchedSource::ready() {
+  auto done = co_await inner_.ready();
+  if (!done) failed_ = true;
+  co_return done;
+}
+
 Task<Result<size_t>> WatchedSource::read(MutableBytes into) {
   auto done = co_await inner_.read(into);
   if (!done) failed_ = true;

@@ -41,6 +41,7 @@ class WatchedSource : public memory::Source {
  public:
   explicit WatchedSource(memory::Source& inner) : inner_(inner) {}
   std::optional<uint64_t> size() const override { return inner_.size(); }
+  Task<Result<void>> ready() override;
   Task<Result<size_t>> read(MutableBytes into) override;
   uint64_t arrived() const override { return inner_.arrived(); }
   bool failed() const { return failed_; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/aead_available.h"
 #include "base/bytes.h"
 #include "base/rdma_encryption.h"
 
@@ -30,6 +31,7 @@ struct RouterOptions {
   const auth::NetworkRules* networks = nullptr;  // of clients' addresses; null: none
   // Of payload by RDMA, where no network rule says more.
   RdmaEncryption encryption = RdmaEncryption::preferred;
+  bool (*has_aead)(AeadKind) = aead_available;
 };
 
 }  // namespace verbena::s3

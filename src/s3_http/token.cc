@@ -9,6 +9,7 @@
 #include "base/decimal.h"
 #include "base/text.h"
 #include "call/door_metrics.h"
+#include "fabric/sealing_names.h"
 #include "rdma/rc/connections.h"
 #include "rdma/sealed_streams.h"
 #include "rdma/sealing.h"
@@ -45,9 +46,12 @@ std::optional<Error> refuse_plain_rdma(const RouterOptions& options, const Call&
 
 namespace {
 
-std::optional<Error> refuse_sealed_rdma(const RouterOptions& options, const Call& caller) {
-  if (encryption_for(options, caller) != RdmaEncryption::off) return std::nullopt;
-  return Error{Errc::rdma_not_supported, 0, "token: rdma.encryption is off, and the client wants it sealed"};
+std::optional<Error> refuse_sealed_rdma(const RouterOptions& options, const Call& caller, fabric::Sealing sealing) {
+  if (encryption_for(options, caller) == RdmaEncryption::off)
+    return Error{Errc::rdma_not_supported, 0, "token: rdma.encryption is off, and the client wants it sealed"};
+  if (!options.has_aead(fabric::aead_of(sealing)))
+    return Error{Errc::rdma_not_supported, 0, "token: this server does not have its cipher"};
+  return std::nullopt;
 }
 
 std::optional<Error> refuse_window(const Context& context, const rdma::Token& token) {
@@ -55,7 +59,7 @@ std::optional<Error> refuse_window(const Context& context, const rdma::Token& to
   if (!context.windows->serves(token.form)) {
     return Error{Errc::rdma_not_supported, 0, rdma::traits_of(token.form).unserved};
   }
-  return token.seal ? refuse_sealed_rdma(context.options, context.caller())
+  return token.seal ? refuse_sealed_rdma(context.options, context.caller(), token.seal->sealing)
                     : refuse_plain_rdma(context.options, context.caller());
 }
 
@@ -98,19 +102,37 @@ class BoundedSource : public memory::Source {
   BoundedSource(memory::Source& inner, Deadline end, Delivered& delivered)
       : inner_(inner), last_post_(end), delivered_(delivered) {}
   std::optional<uint64_t> size() const override { return inner_.size(); }
+  Task<Result<void>> ready() override {
+    VB_CO_TRY(may_post());
+    const auto done = co_await inner_.ready();  // reads tags: the client's part
+    last_read_ = SteadyClock::now();
+    co_return done;
+  }
   Task<Result<size_t>> read(MutableBytes into) override {
-    if (SteadyClock::now() >= last_post_) co_return fail(Errc::timed_out, "token: time to post is over");
+    // The end is no operation. It may be asked for late, since the bytes were stored meanwhile.
+    if (bytes_read_ == inner_.size()) co_return co_await inner_.read(into);
+    VB_CO_TRY(may_post());
     const auto n = co_await inner_.read(into);
+    last_read_ = SteadyClock::now();
     if (n) {
       delivered_.update(into.first(*n));
       bytes_read_ += *n;
     }
     co_return n;
   }
+  uint64_t arrived() const override { return inner_.arrived(); }
   uint64_t bytes_read() const { return bytes_read_; }
 
  private:
+  // If the client's part was done in time, the server took the rest of it: for memory, or for its disk.
+  Result<void> may_post() const {
+    if (SteadyClock::now() < last_post_) return {};
+    if (last_read_ < last_post_) return fail(Errc::slow_down, "token: the server is too busy to read in time");
+    return fail(Errc::timed_out, "token: time to post is over");
+  }
+
   memory::Source& inner_;
+  Deadline last_read_{};  // ended
   Deadline last_post_;
   Delivered& delivered_;
   uint64_t bytes_read_ = 0;
@@ -371,6 +393,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
     fabric::sealed::Transfer transfer(*token.seal, salt, fabric::sealed::Direction::to_client, window_of(token),
                                       object.length);
     sealed.emplace(into_window, std::move(transfer), context.service.arena, context.caller().peer_address);
+    VB_CO_TRY(co_await sealed->reserve());
   }
   DigestedSink digested(sealed ? static_cast<memory::Sink&>(*sealed) : into_window, delivered);
   WatchedSink sink(digested);
@@ -388,6 +411,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   // The posted writes are drained (by WindowSink, unless sealing failed before it), so the body may follow.
   if (sealed) (void)co_await into_window.drained();
   context.reply_header("x-amz-rdma-reply", "501");
+  context.reply_header("x-verbena-rdma-declined", "token: the transfer failed");
   call::count_fallback();
   co_return TokenOutcome::declined;
 }

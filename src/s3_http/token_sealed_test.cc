@@ -3,6 +3,7 @@
 #include "auth/network_rules.h"
 #include "base/metrics.h"
 #include "fabric/sealed/transfer.h"
+#include "memory/budget.h"
 #include "rdma/sealing.h"
 #include "s3_http/test_rig.h"
 
@@ -78,9 +79,9 @@ class SealedTokens : public Rig, public rdma::Dialect {
   void seal(std::string_view plain) {
     Transfer transfer(key, {}, Direction::to_server, {.base = 0x1000, .size = 0, .key = 7}, plain.size());
     make_room(plain.size());
-    auto* const out = reinterpret_cast<std::byte*>(memory.data());
-    transfer.seal(as_bytes(plain), out);
-    std::ranges::copy(transfer.tags(), out + plain.size());
+    const MutableBytes out = std::as_writable_bytes(std::span(memory));
+    transfer.keep_tags_in(out.subspan(plain.size()));
+    transfer.seal(as_bytes(plain), out.data());
   }
   Reply put(std::string_view plain, const std::string& target = "/bucket/k") {
     seal(plain);
@@ -94,8 +95,8 @@ class SealedTokens : public Rig, public rdma::Dialect {
     const auto salt = rdma::parse_sealed(reply.header("x-verbena-rdma-sealed"));
     if (!salt) return std::nullopt;
     Transfer transfer(key, *salt, Direction::to_client, window(), length);
-    const Bytes all = as_bytes(memory);
-    std::ranges::copy(all.subspan(length, transfer.tags().size()), transfer.tags().begin());
+    const MutableBytes all = std::as_writable_bytes(std::span(memory));
+    transfer.keep_tags_in(all.subspan(length, trailer_size(length)));
     std::string plain(length, '\0');
     auto* const out = reinterpret_cast<std::byte*>(plain.data());
     for (size_t i = 0, at = 0; i < transfer.records(); at += transfer.size_of(i++)) {
@@ -231,6 +232,61 @@ TEST_F(SealedTokens, RecordsOfAnEarlierRequestDoNotOpen) {
   EXPECT_EQ(put_sealed(data.size()).code, "RDMATransferFailed");
 }
 
+// A request that waited for the tags' memory with a chunk in hand could wait for others that do the same.
+TEST_F(SealedTokens, TagsAreReadBeforeAChunkIsLeased) {
+  const std::string data = pattern(3 * MiB + 9);
+  std::vector<std::pair<uint64_t, size_t>> reads;  // the place, and the bytes that are leased then
+  on_wire = [&](uint64_t at, MutableBytes) { reads.emplace_back(at, arena->leased_bytes()); };
+  ASSERT_EQ(put(data).status, 200);
+  ASSERT_GT(reads.size(), 1u);
+  EXPECT_EQ(reads[0].first, data.size()) << "the tags come first";
+  EXPECT_EQ(reads[0].second, memory::Arena::class_size(trailer_size(data.size()))) << "and hold nothing but theirs";
+  EXPECT_EQ(std::ranges::count(reads, data.size(), [](const auto& read) { return read.first; }), 1);
+}
+
+TEST_F(SealedTokens, TagsAreChargedFromTheBeginningToTheEnd) {
+  const std::string data = pattern(3 * MiB + 9);
+  const size_t tags = memory::Arena::class_size(trailer_size(data.size()));
+  const memory::Budget& budget = arena->budget();
+  size_t operations_seen = 0;
+  on_wire = [&](uint64_t, MutableBytes bytes) {
+    ++operations_seen;
+    if (bytes.size() < 64 * KiB) return;  // the tags themselves, or the last record
+    EXPECT_GE(budget.charged_bytes(), tags + bytes.size());
+    EXPECT_EQ(budget.charged_bytes(), arena->leased_bytes()) << "no memory without a charge";
+  };
+  ASSERT_EQ(put(data).status, 200);
+  EXPECT_EQ(budget.charged_bytes(), 0u);
+  make_room(data.size());
+  EXPECT_EQ(get().header("x-amz-rdma-reply"), "200");
+  EXPECT_EQ(budget.charged_bytes(), 0u);
+  EXPECT_GT(operations_seen, 4u);
+  // Paths that end early give it back, too.
+  on_wire = [&](uint64_t, MutableBytes bytes) { bytes[0] ^= std::byte{1}; };
+  EXPECT_EQ(put(data, "/bucket/new").code, "RDMATransferFailed");
+  EXPECT_EQ(budget.charged_bytes(), 0u);
+  memory.resize(data.size() / 2);
+  EXPECT_EQ(get().header("x-amz-rdma-reply"), "501") << "no room in the window";
+  EXPECT_EQ(budget.charged_bytes(), 0u);
+}
+
+TEST_F(SealedTokens, WithoutMemoryForTagsTheAnswerIsSlowDown) {
+  const std::string data = pattern(1 * MiB);
+  Rig::put("k", data);
+  memory::Budget::Limits none{.total_max = 4096, .peer_max = 4096, .small_max = 0};
+  none.wait_max = std::chrono::milliseconds(20);
+  arena->budget().set_limits(none);
+  memory::Share other(*arena, "192.0.2.7", std::nullopt);
+  const auto held = other.try_whole(4096);
+  ASSERT_TRUE(held);
+  make_room(data.size());
+  EXPECT_EQ(get().code, "SlowDown");
+  EXPECT_EQ(put(data, "/bucket/new").code, "SlowDown");
+  EXPECT_EQ(operations, 0) << "no byte has moved";
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+  EXPECT_EQ(arena->budget().charged_bytes(), 4096u);
+}
+
 TEST_F(SealedTokens, ACutOrMovedPutStoresNothing) {
   const std::string data = pattern(128 * KiB);
   seal(data);
@@ -308,6 +364,22 @@ TEST_F(SealedTokens, WhereEncryptionIsRequiredTheyAloneAreServed) {
   r = get();
   EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
   EXPECT_TRUE(r.body == data);
+}
+
+TEST_F(SealedTokens, ACipherThatThisMachineForbidsIsDeclined) {
+  const std::string data = pattern(1000);
+  Rig::put("k", data);
+  options.has_aead = [](AeadKind kind) { return kind == AeadKind::aes_256_gcm; };
+  make_room(data.size());
+  EXPECT_TRUE(opened(get(), data.size()) == data);
+  key.sealing = fabric::Sealing::chacha20_poly1305;
+  operations = 0;
+  const Reply r = get();
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
+  EXPECT_EQ(r.header("x-verbena-rdma-declined"), "token: this server does not have its cipher");
+  EXPECT_TRUE(r.body == data);
+  EXPECT_EQ(put("data", "/bucket/new").code, "RDMANotSupported");
+  EXPECT_EQ(operations, 0);
 }
 
 TEST_F(SealedTokens, PoliciesSeeASecureTransport) {

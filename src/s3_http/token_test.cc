@@ -4,6 +4,8 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <thread>
+
 #include "auth/network_rules.h"
 #include "base/metrics.h"
 #include "memory/budget.h"
@@ -18,7 +20,7 @@ struct ClientMemory {
   std::optional<uint64_t> fail_at;  // operations that touch this offset fail
   int operations = 0;
   bool refuses_reads = false;  // a failing read is refused, not late
-  std::chrono::milliseconds write_takes{0};
+  std::chrono::milliseconds write_takes{0}, read_takes{0};
   int writing = 0, writing_max = 0;  // at once
 };
 
@@ -43,6 +45,7 @@ class FakeWindow : public fabric::Window {
     if (fails(at, into.size())) {
       co_return fail(memory_.refuses_reads ? Errc::rdma_transfer_failed : Errc::timed_out, "fake");
     }
+    std::this_thread::sleep_for(memory_.read_takes);
     std::memcpy(into.data(), memory_.bytes.data() + at, into.size());
     co_return Result<void>();
   }
@@ -186,6 +189,7 @@ TEST_F(Tokens, AFailedTransferFallsBackToTheBody) {
   const Reply r = get();
   EXPECT_EQ(r.status, 200);
   EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
+  EXPECT_EQ(r.header("x-verbena-rdma-declined"), "token: the transfer failed");
   EXPECT_TRUE(r.body == data);
   EXPECT_EQ(r.rdma_bytes, 0u);
   EXPECT_EQ(arena->leased_bytes(), 0u);
@@ -215,7 +219,7 @@ TEST_F(Tokens, NothingIsPostedWhenTheTimeIsOver) {
   EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
   EXPECT_EQ(r.body, "data");
   EXPECT_EQ(memory.bytes, "....");
-  EXPECT_EQ(put_token().code, "RDMATransferFailed");
+  EXPECT_EQ(put_token().code, "SlowDown") << "the client has not lost any of it";
   EXPECT_EQ(memory.operations, 0);
   EXPECT_EQ(call("GET", "/bucket/k").body, "data");
 }
@@ -227,7 +231,26 @@ TEST_F(Tokens, APutHasItsSizeAtTheSlowestRateBesides) {
   EXPECT_EQ(put_token().status, 200);
   EXPECT_TRUE(call("GET", "/bucket/k").body == memory.bytes);
   options.rdma_rate_min = uint64_t{1} << 50;
-  EXPECT_EQ(put_token().code, "RDMATransferFailed");
+  EXPECT_EQ(put_token().code, "SlowDown");
+}
+
+TEST_F(Tokens, APutThatWasReadInTimeIsStoredHoweverLongTheStoreTakes) {
+  const auto slowly = [] { std::this_thread::sleep_for(std::chrono::milliseconds(600)); };
+  options.rdma_deadline = std::chrono::milliseconds(1000);
+  memory.bytes = pattern(64 * KiB);
+  store.while_written = slowly;
+  const Reply stored = put_token();
+  EXPECT_EQ(stored.status, 200) << stored.body;
+  EXPECT_TRUE(call("GET", "/bucket/k").body == memory.bytes);
+  // If more was to be read, the server is too busy, and the transfer has not failed.
+  memory.bytes = pattern(3 * MiB);
+  store.while_written = slowly;
+  const Reply refused = put_token();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.code, "SlowDown");
+  EXPECT_EQ(call("GET", "/bucket/k").body.size(), 64 * KiB);
+  memory.read_takes = std::chrono::milliseconds(600);
+  EXPECT_EQ(put_token().code, "RDMATransferFailed") << "it was the client that took long";
 }
 
 TEST_F(Tokens, AStoreErrorDuringATransferIsAPlainError) {

@@ -135,15 +135,17 @@ std::expected<void, std::string> open_tcp(CoreParts& parts, const Config::Rdma& 
   return {};
 }
 
-std::expected<void, std::string> open_local(CoreParts& parts, const Config::Rdma& rdma, const FabricChoice& choice,
+std::expected<void, std::string> open_local(CoreParts& parts, const Config& config, const FabricChoice& choice,
                                             const std::filesystem::path& directory) {
   if (!choice.local) return {};
+  const Config::Rdma& rdma = config.rdma;
   const auto prefix = rdma.local_socket.empty() ? (directory / "sockets/local.sock").string() : rdma.local_socket;
   if (auto made = make_socket_directory(prefix, rdma.local_socket.empty()); !made) return made;
   parts.local_socket = prefix + "." + std::to_string(parts.core->index());
   fabric::local::Options options;
   if (rdma.sessions_max) options.peers_max = *rdma.sessions_max;  // a session has a link to each core
   options.admission_timeout = local_admission_timeout;
+  options.takes_descriptors = config.gpudirect.enabled;
   auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
   if (opened) {
     parts.local = std::move(*opened);
@@ -163,7 +165,7 @@ std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& a
   const auto choice = choose_fabrics(config);
   if (auto opened = open_devices(parts, arena, config, choice); !opened) return opened;
   if (auto opened = open_tcp(parts, config.rdma, choice, places.arrivals_max); !opened) return opened;
-  return open_local(parts, config.rdma, choice, places.directory);
+  return open_local(parts, config, choice, places.directory);
 }
 
 }  // namespace verbena::server

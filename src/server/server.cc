@@ -24,7 +24,7 @@ namespace {
 
 constexpr unsigned cores_default_max = 16;
 constexpr std::chrono::seconds cut_off_max{5};
-constexpr std::chrono::seconds device_work_max{60};  // a device that connects, or pins memory
+constexpr std::chrono::seconds device_work_max{10};  // a device that connects, or pins memory
 constexpr std::chrono::seconds looking_max{1};       // of operators' calls that read files
 
 // Only waits: other threads make the progress.
@@ -299,16 +299,25 @@ void Server::State::stop(std::chrono::milliseconds drain) {
     if (looks == nullptr || looks->leave(looking_max)) continue;
     log::warn("server: it ends while a check waits for a disk");
   }
+  bool device_answers = true;
   if (this->connections != nullptr) {
     this->connections->stop();
-    this->connections->endpoint->end_work(device_work_max);
+    device_answers = this->connections->endpoint->end_work(device_work_max);
   }
   sign_in.stop();
   // The loops outlive all timers and sockets on them.
   for (auto& parts : cores) parts.close();
   door.reset();
+  if (!device_answers) keep_for_device();
   cores.clear();
   this->connections.reset();
+}
+
+// What work that still waits for an RDMA device uses stays until the process ends.
+void Server::State::keep_for_device() {
+  for (auto& parts : cores) static_cast<void>(parts.core.release());
+  static_cast<void>(this->connections.release());
+  static_cast<void>(arena.release());
 }
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& config,

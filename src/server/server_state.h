@@ -106,6 +106,7 @@ struct Server::State {
   const auth::NetworkRules* rules() const { return networks.empty() ? nullptr : &networks; }
   void run();
   void stop(std::chrono::milliseconds drain);
+  void keep_for_device();
   // The folder of same-host sockets if it is not configured. Empty: configured, or there are none.
   std::filesystem::path socket_folder() const {
     if (directory) return directory->path();

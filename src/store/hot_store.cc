@@ -166,8 +166,16 @@ uint64_t HotStore::kept(uint64_t term) const { return kept_->count(term); }
 
 std::shared_ptr<ObjectReader> HotStore::hot(std::string_view bucket, std::string_view key) {
   auto found = find(bucket, key);
-  if (found == nullptr || !is_current(*found)) return nullptr;
+  if (found == nullptr) return hot_below(bucket, key);
+  if (!is_current(*found)) return nullptr;
   cache::HotTier::count_hit();
+  return found;
+}
+
+// An engine may have objects in memory, too. They enter the tier no second time.
+std::shared_ptr<ObjectReader> HotStore::hot_below(std::string_view bucket, std::string_view key) {
+  auto found = below_.hot(bucket, key);
+  if (found != nullptr) cache::HotTier::count_miss();
   return found;
 }
 
@@ -189,6 +197,9 @@ void HotStore::hot_many(std::span<HotLookup> lookups) {
     }
     for (const HotLookup& one : now) {
       if (one.found != nullptr) static_cast<const HotObject&>(*one.found).fetch_ahead_behind();
+    }
+    for (HotLookup& one : now) {
+      if (one.found == nullptr) one.found = hot_below(one.bucket, one.key);
     }
   }
 }

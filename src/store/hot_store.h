@@ -117,6 +117,7 @@ class HotStore final : public Store, public EndIndex, private SharedKeys::Listen
   void passed(std::string_view bucket, std::string_view key, const std::shared_ptr<HotObject>& object);
   std::shared_ptr<HotObject> find(std::string_view bucket, std::string_view key);
   bool is_over(std::string_view bucket, std::string_view key, const HotObject& object);
+  std::shared_ptr<ObjectReader> hot_below(std::string_view bucket, std::string_view key);
 
   Store& below_;
   const Options options_;

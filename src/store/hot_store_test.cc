@@ -74,6 +74,30 @@ TEST_F(HotStoreTest, APutIsHotAndReadsTouchNoDisk) {
   }
 }
 
+// What waits in the engine's memory is answered as fast, without a place in the tier.
+TEST_F(HotStoreTest, WhatTheEngineHasInMemoryIsHot) {
+  hot_.reset();
+  t_.close();
+  t_.options.write_behind_after = std::chrono::hours(1);
+  t_.open();
+  t_.make_bucket("m", Durability::memory);
+  const HotStore::Options options{.arena = &t_.arena(), .capacity = 16 * MiB, .object_size_max = 1};
+  hot_ = std::make_unique<HotStore>(*t_.store, options);
+  const std::string bytes = pattern(4096, 1);
+  ASSERT_TRUE(t_.put("m", "k", bytes, {.conditions = {}, .size_hint = bytes.size(), .etag = {}}));
+  const auto found = hot_->hot("m", "k");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(as_text(found->view(0, 4096)), bytes);
+  std::array<Store::HotLookup, 3> lookups{{{"m", "no"}, {"m", "k"}, {"b", "k"}}};
+  hot_->hot_many(lookups);
+  EXPECT_EQ(lookups[0].found, nullptr);
+  ASSERT_NE(lookups[1].found, nullptr);
+  EXPECT_EQ(lookups[1].found->info().etag, TestStore::etag_of(bytes));
+  EXPECT_EQ(lookups[2].found, nullptr);
+  t_.store->drain();
+  EXPECT_EQ(hot_->hot("m", "k"), nullptr);
+}
+
 TEST_F(HotStoreTest, WhatIsPutAtOnceIsHotAndTakesThePlaceOfWhatWas) {
   ASSERT_TRUE(put("k", "before"));
   const std::string bytes = pattern(5000, 1);

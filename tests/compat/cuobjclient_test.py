@@ -6,9 +6,12 @@ import ctypes
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
+import cuobjclient_device
 import token_requests
 from token_requests import S3
 
@@ -74,6 +77,9 @@ class Client:
         text = ctypes.string_at(out).decode()
         assert self.give_back(out) == 0
         return text
+
+    def memory_kind(self, memory):
+        return self.library.memory_type(memory)
 
     def end(self):
         assert self.memory.raw[SIZE:] == b"\xa5" * 64, "the object is larger than callers have room for"
@@ -183,6 +189,42 @@ def what_is_not_lent_is_refused(library):
     client.end()
 
 
+def registrations_may_overlap(library):
+    client = Client(library)
+    memory = ctypes.create_string_buffer(100)
+    inner = ctypes.addressof(memory) + 10
+    assert client.register(memory, 100) == 0 and client.register(inner, 10) == 0
+    assert client.callback_max(ctypes.addressof(memory) + 50) == 50 and client.mint(ctypes.addressof(memory) + 50, 50)
+    assert client.callback_max(inner) == 90 and client.mint(inner, 90), "the outer one reaches further"
+    assert client.release(memory) == 0
+    assert client.callback_max(inner) == 10 and client.mint(inner, 11) is None and client.mint(inner, 10)
+    client.end()
+
+
+def a_fork_leaves_the_device_to_its_parent(library, s3):
+    client = Client(library)
+    memory = ctypes.create_string_buffer(b"forked", 6)
+    assert client.register(memory, 6) == 0
+    child = os.fork()
+    if child == 0:
+        refused = client.mint(memory, 6) is None and client.callback_max(memory) == -1 and client.release(memory) == 0
+        client.destroy()
+        os._exit(0 if refused else 1)
+    for _ in range(200):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.1)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise AssertionError("a fork waits for a thread that it does not have")
+    assert status == 0, status
+    reply = s3.call("PUT", "/bucket/forked", client.mint(memory, 6, operation=PUT), payload_hash="UNSIGNED-PAYLOAD")
+    assert reply.header("x-amz-rdma-reply") == "200" and s3.call("GET", "/bucket/forked").body == b"forked", reply
+    client.end()
+
+
 def without_a_device_nothing_is_connected(library):
     os.environ["S3RDMA_DEVICE"] = "no-such-device"
     client = Client(library, get=lambda *_: 1)
@@ -232,7 +274,11 @@ def main():
         bytes_move_by_tokens(library, s3)
         bytes_move_by_callbacks(library, s3)
         what_is_not_lent_is_refused(library)
+        registrations_may_overlap(library)
+        a_fork_leaves_the_device_to_its_parent(library, s3)
         threads_share_a_client(library, s3)
+        if os.environ.get("TEST_VERBENA_CUDA_DRIVER"):
+            cuobjclient_device.check(lambda get, put: Client(library, get, put), s3)
     token_requests.the_environment_is_as_it_was()
 
 

@@ -5,14 +5,18 @@ import concurrent.futures
 import ctypes
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import token_requests
 from s3rdma_conformance.checksums import crc64nvme
 from token_requests import S3
 
 LIBRARY = sys.argv[1]
+POOL = concurrent.futures.ThreadPoolExecutor(1)
+UNIT = 64 * 1024  # the server's writes are of whole ones
 # name: (result, arguments), as the public header of libs3rdma has them.
 P, S, I, T = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p
 SYMBOLS = {
@@ -76,6 +80,75 @@ def bytes_move_both_ways(library, client, s3):
     assert reply.header("x-amz-rdma-reply") == "501" and reply.body == data[50000:250000], reply
     assert memory.raw == bytes(len(data)), "memory that was deregistered has changed"
     assert library.s3rdma_client_deregister(client, memory) == -1 and token(library, client, memory, 1) is None
+
+
+def stopped_within_a_write(server, s3, text, memory, size):
+    """Starts a GET and stops the server in the middle of one of its writes. The future of its reply."""
+    first = (ctypes.c_char * 1).from_address(ctypes.addressof(memory) + UNIT)
+    for _ in range(20):
+        ctypes.memset(memory, 0, size)
+        reply = POOL.submit(s3.call, "GET", "/bucket/large", text)
+        while first.raw == b"\0" and not reply.done():
+            pass
+        os.kill(server.process.pid, signal.SIGSTOP)
+        before, landed = -1, memory.raw.count(b"\1")
+        while landed != before:  # until what the kernels hold has been taken
+            time.sleep(0.3)
+            before, landed = landed, memory.raw.count(b"\1")
+        if landed % UNIT:
+            return reply
+        os.kill(server.process.pid, signal.SIGCONT)
+        reply.result()
+    raise AssertionError("the server never stopped within a write")
+
+
+def a_write_that_had_begun_ends_with_the_registration(library, client, s3, server):
+    if not hasattr(server, "process"):
+        return  # a server elsewhere
+    size = 64 * 1024 * 1024
+    assert s3.call("PUT", "/bucket/large", body=b"\1" * size).status == 200
+    other = ctypes.create_string_buffer(1000)
+    assert library.s3rdma_client_register(client, other, 1000) == 0
+    kept = token(library, client, other, 1000)
+    memory = ctypes.create_string_buffer(size)
+    assert library.s3rdma_client_register(client, memory, size) == 0
+    reply = stopped_within_a_write(server, s3, token(library, client, memory, size), memory, size)
+    try:
+        assert library.s3rdma_client_deregister(client, memory) == 0
+        ctypes.memset(memory, 0xa5, size)  # the program uses it for something else
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    assert reply.result().header("x-amz-rdma-reply") == "501"
+    time.sleep(0.5)
+    assert memory.raw == b"\xa5" * size, "memory was written after it was deregistered"
+    # The end of one registration is none of another's.
+    assert s3.call("PUT", "/bucket/small", body=b"x" * 1000).status == 200
+    assert s3.call("GET", "/bucket/small", kept).header("x-amz-rdma-reply") == "200" and other.raw == b"x" * 1000
+    assert library.s3rdma_client_deregister(client, other) == 0
+
+
+def sockets():
+    count = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            count += os.readlink(f"/proc/self/fd/{number}").startswith("socket:")
+        except FileNotFoundError:
+            pass  # the one that listed the folder
+    return count
+
+
+def registrations_have_sockets_only_for_tokens(library, client):
+    first = sockets()
+    memories = [ctypes.create_string_buffer(1000) for _ in range(50)]
+    for memory in memories:
+        assert library.s3rdma_client_register(client, memory, 1000) == 0
+    assert sockets() == first, "a registration without a token has opened a socket"
+    names = {token(library, client, memory, 1000).split(":")[4] for memory in memories[:10] for _ in range(3)}
+    if os.environ["S3RDMA_PROVIDER"] == "tcp":
+        assert len(names) == 10 and first + 9 <= sockets() <= first + 10, (names, first, sockets())
+    for memory in memories:
+        assert library.s3rdma_client_deregister(client, memory) == 0
+    assert sockets() <= first, "a socket is left"
 
 
 def what_is_outside_is_refused(library, client):
@@ -142,7 +215,9 @@ def main():
         client = library.s3rdma_client_init(None, reason, 64)
         assert client and library.s3rdma_client_ready(client) == 1, reason.value
         bytes_move_both_ways(library, client, s3)
+        registrations_have_sockets_only_for_tokens(library, client)
         threads_share_a_client(library, client, s3)
+        a_write_that_had_begun_ends_with_the_registration(library, client, s3, server)
         what_is_outside_is_refused(library, client)
         library.s3rdma_client_free(client)
         freed_clients_are_refused(library)

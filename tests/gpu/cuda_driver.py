@@ -5,6 +5,19 @@ import os
 Address = ctypes.c_uint64
 
 
+class Properties(ctypes.Structure):
+    """CUmemAllocationProp."""
+
+    _fields_ = [("type", ctypes.c_int), ("handle_types", ctypes.c_int), ("place", ctypes.c_int * 2), ("metadata", ctypes.c_void_p),
+                ("flags", ctypes.c_ubyte * 8)]
+
+
+class Access(ctypes.Structure):
+    """CUmemAccessDesc."""
+
+    _fields_ = [("place", ctypes.c_int * 2), ("flags", ctypes.c_int)]
+
+
 class Driver:
     """Memory of one device."""
 
@@ -32,6 +45,28 @@ class Driver:
         address = Address()
         self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         return address.value
+
+    def map_pieces(self, sizes):
+        """Physical memory that may be shared by descriptors, mapped side by side; the sizes are the driver's multiples."""
+        place = (ctypes.c_int * 2)(1, self.device)  # on this device
+        wish = Properties(1, 1, place)  # pinned, by descriptor
+        address, at = Address(), 0
+        self.call("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(sum(sizes)), ctypes.c_size_t(0), Address(0), ctypes.c_uint64(0))
+        for size in sizes:
+            handle = ctypes.c_uint64()
+            self.call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(wish), ctypes.c_uint64(0))
+            self.call("cuMemMap", Address(address.value + at), ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+            self.call("cuMemRelease", handle)
+            at += size
+        self.call("cuMemSetAccess", address, ctypes.c_size_t(at), ctypes.byref(Access(place, 3)), ctypes.c_size_t(1))
+        return address.value
+
+    def unmap_pieces(self, address, sizes):
+        at = address
+        for size in sizes:
+            self.call("cuMemUnmap", Address(at), ctypes.c_size_t(size))
+            at += size
+        self.call("cuMemAddressFree", Address(address), ctypes.c_size_t(sum(sizes)))
 
     def free(self, address):
         self.call("cuMemFree_v2", Address(address))
@@ -65,3 +100,18 @@ class Array:
 
     def free(self):
         self.driver.free(self.address)
+
+
+class MappedArray(Array):
+    """An array in memory of the driver's virtual memory API, in two pieces: PyTorch's expandable segments are such."""
+
+    def __init__(self, driver, size):
+        least = 2 << 20  # the driver's granularity
+        piece = max(1, -(-size // (2 * least))) * least
+        self.pieces = (piece, piece)
+        self.driver, self.size = driver, size
+        self.address = driver.map_pieces(self.pieces)
+        self.interface = {"shape": (size,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+    def free(self):
+        self.driver.unmap_pieces(self.address, self.pieces)

@@ -6,91 +6,14 @@
 #include <cstdio>
 #include <thread>
 
-#include "base/metrics.h"
 #include "client/native/device_memory.h"
 #include "client/native/streams.h"
-#include "gpu_world.h"
+#include "direct_world.h"
 
 extern char** environ;
 
 namespace verbena::matrix {
 namespace {
-
-constexpr size_t mib = 1u << 20;
-
-Config direct_config(std::chrono::milliseconds limit) {
-  Config config = test_config();
-  config.gpudirect.enabled = true;
-  config.rdma.operation_timeout = limit;
-  return config;
-}
-
-bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 1000; ++i) {
-    if (holds()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
-
-// What is now. A device that an earlier test has lost for good keeps some.
-struct Kept {
-  uint64_t in_driver = double_mapped();
-  int64_t mapped = gauge("verbena_gpudirect_mapped_bytes");
-  int64_t aside = gauge("verbena_gpudirect_set_aside_bytes");
-  int64_t lost = gauge("verbena_gpudirect_lost_devices");
-
-  static int64_t gauge(const char* name) { return metrics::gauge(name, "").value(); }
-};
-
-class Direct : public testing::Test {
- protected:
-  static void SetUpTestSuite() { use_the_double(); }
-  explicit Direct(std::chrono::milliseconds limit = std::chrono::seconds(5)) : world(direct_config(limit)) {}
-  void SetUp() override {
-    double_reset_counts();
-    double_delay(50);
-    ASSERT_TRUE(http().make_bucket("bucket"));
-  }
-  void TearDown() override {
-    EXPECT_EQ(double_misuse(), 0u);
-    double_reset_counts();
-  }
-
-  ClientOptions options(Via via, const std::string& provider) {
-    ClientOptions options;
-    options.endpoint = world.server.http();
-    options.native_endpoint = world.server.native();
-    options.access_key = server::TestServer::access_key;
-    options.secret_key = server::TestServer::secret_key;
-    options.via = via;
-    options.provider = provider;
-    return options;
-  }
-  Client client(Via via, const std::string& provider) { return *Client::connect(options(via, provider)); }
-  Client http() { return client(Via::http, "auto"); }
-  Client local() { return client(Via::native, "local"); }
-  std::unique_ptr<client::NativeSession> session() {
-    client::NativeOptions options;
-    const std::string native = world.server.native();
-    options.host = native.substr(0, native.rfind(':'));
-    options.port = static_cast<uint16_t>(std::stoi(native.substr(native.rfind(':') + 1)));
-    options.credentials = {server::TestServer::access_key, server::TestServer::secret_key, {}};
-    options.providers = {"local"};
-    auto opened = client::NativeSession::open(options);
-    EXPECT_TRUE(opened) << describe(opened.error());
-    return std::move(*opened);
-  }
-  std::vector<std::byte> stored(const std::string& key, size_t size) {
-    std::vector<std::byte> back(size);
-    const auto got = http().get("bucket", key, back);
-    EXPECT_TRUE(got) << got.error().message;
-    return back;
-  }
-
-  World world;
-  const Kept before{};
-};
 
 TEST_F(Direct, EveryByteMovesAndNoCpuCopiesOne) {
   const size_t sizes[] = {1, 4097, 300'000, 4 * mib, 4 * mib + 1, 13 * mib + 7};
@@ -475,7 +398,22 @@ TEST_F(DirectInAShortTime, AServerEndsAlsoWithCopiesThatDoNot) {
 
 // --- A client in another process -------------------------------------------------------------------------------------
 
-// Runs in a process of its own: the test above starts it with the server's addresses.
+template <class Memory>
+void move_bytes(const Client& c, Memory& memory) {
+  const Buffer window = *c.register_memory(memory.all());
+  const auto got = c.get("bucket", "key", window);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->transfer.device_path, DevicePath::direct) << got->transfer.fell_back_reason;
+  EXPECT_TRUE(same(memory.bytes(0, got->bytes), random_bytes(3 * mib, 1)));
+  memory.set(random_bytes(4 * mib, 2));
+  const auto put = c.put("bucket", "from-other", window);
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->transfer.device_path, DevicePath::direct) << put->transfer.fell_back_reason;
+  EXPECT_EQ(double_calls("cuMemcpyHtoDAsync_v2") + double_calls("cuMemcpyDtoHAsync_v2"), 0u);  // not one here
+  while (std::getenv("TEST_GPU_FOR_EVER") != nullptr) static_cast<void>(c.get("bucket", "key", window));
+}
+
+// Runs in a process of its own: the tests below start it with the server's addresses.
 TEST(DirectElsewhere, IsTheClient) {
   const char* const given = std::getenv("TEST_GPU_SERVER");
   if (given == nullptr) GTEST_SKIP() << "started by DirectOfTwo";
@@ -489,26 +427,22 @@ TEST(DirectElsewhere, IsTheClient) {
   options.provider = "local";
   const auto c = Client::connect(options);
   ASSERT_TRUE(c) << c.error().message;
-  OnDevice memory(4 * mib);
-  const Buffer window = *c->register_memory(memory.all());
-  const auto got = c->get("bucket", "key", window);
-  ASSERT_TRUE(got) << got.error().message;
-  EXPECT_EQ(got->transfer.device_path, DevicePath::direct) << got->transfer.fell_back_reason;
-  EXPECT_TRUE(same(memory.bytes(0, got->bytes), random_bytes(3 * mib, 1)));
-  memory.set(random_bytes(4 * mib, 2));
-  const auto put = c->put("bucket", "from-other", window);
-  ASSERT_TRUE(put) << put.error().message;
-  EXPECT_EQ(put->transfer.device_path, DevicePath::direct) << put->transfer.fell_back_reason;
-  EXPECT_EQ(double_calls("cuMemcpyHtoDAsync_v2") + double_calls("cuMemcpyDtoHAsync_v2"), 0u);  // not one here
-  while (std::getenv("TEST_GPU_FOR_EVER") != nullptr) static_cast<void>(c->get("bucket", "key", window));
+  if (std::getenv("TEST_GPU_PIECES") != nullptr) {
+    InPieces memory({2 * mib, 2 * mib});
+    move_bytes(*c, memory);
+  } else {
+    OnDevice memory(4 * mib);
+    move_bytes(*c, memory);
+  }
 }
 
 class DirectOfTwo : public Direct {
  protected:
-  pid_t start(bool for_ever) {
+  pid_t start(bool for_ever, bool in_pieces) {
     const std::string servers = "TEST_GPU_SERVER=" + world.server.http() + "," + world.server.native();
     std::vector<std::string> variables{servers};
     if (for_ever) variables.emplace_back("TEST_GPU_FOR_EVER=1");
+    if (in_pieces) variables.emplace_back("TEST_GPU_PIECES=1");
     std::vector<char*> environment;
     for (std::string& variable : variables) environment.push_back(variable.data());
     for (char** at = environ; *at != nullptr; ++at) environment.push_back(*at);
@@ -523,20 +457,24 @@ class DirectOfTwo : public Direct {
 
 TEST_F(DirectOfTwo, ProcessesExchangeEveryByte) {
   ASSERT_TRUE(http().put("bucket", "key", random_bytes(3 * mib, 1)));
-  const pid_t child = start(false);
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_TRUE(same(stored("from-other", 4 * mib), random_bytes(4 * mib, 2)));
-  EXPECT_TRUE(eventually([&] { return double_mapped() == before.in_driver; }));
+  for (const bool in_pieces : {false, true}) {
+    SCOPED_TRACE(in_pieces);
+    const pid_t child = start(false, in_pieces);
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(same(stored("from-other", 4 * mib), random_bytes(4 * mib, 2)));
+    ASSERT_TRUE(http().put("bucket", "from-other", random_bytes(10, 1)));
+    EXPECT_TRUE(eventually([&] { return double_mapped() == before.in_driver; }));
+  }
 }
 
 TEST_F(DirectOfTwo, AClientThatIsKilledDuringCopiesIsUnmapped) {
   ASSERT_TRUE(http().put("bucket", "key", random_bytes(3 * mib, 1)));
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 4; ++round) {
     double_delay(5'000);
     const unsigned calls = double_calls("cuMemcpyHtoDAsync_v2");
-    const pid_t child = start(true);
+    const pid_t child = start(true, round % 2 == 1);
     ASSERT_TRUE(eventually([&] { return double_calls("cuMemcpyHtoDAsync_v2") > calls + 5; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(7 * round));
     ::kill(child, SIGKILL);

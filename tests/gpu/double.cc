@@ -2,189 +2,11 @@
 // addresses that no CPU access may touch (PROT_NONE), and its bytes in a second mapping that only the copies here use;
 // streams run late, on threads of their own; any call can be made to fail, and each is counted.
 #include "double.h"
+#include "double_world.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstdlib>
-#include <cstring>
-#include <deque>
-#include <functional>
-#include <list>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <thread>
-#include <vector>
+using namespace cuda_double;
 
 namespace {
-
-constexpr int devices = 2;
-constexpr size_t page = 4096;
-
-enum : int {
-  ok = 0,
-  invalid_value = 1,
-  out_of_memory = 2,
-  invalid_device = 101,
-  invalid_context = 201,
-  uncorrectable = 214,
-  invalid_handle = 400,
-  not_ready = 600,
-  already_locked = 712,
-  not_locked = 713,
-};
-
-struct Context {
-  int device = 0;
-  std::atomic<bool> lost{false};
-};
-struct Allocation {
-  int device = 0;
-  size_t size = 0;
-  std::byte* bytes = nullptr;  // the second mapping
-  uint64_t id = 0;
-  bool managed = false;
-  int memfd = -1;         // of the bytes, for other processes
-  unsigned imported = 0;  // opened by a handle, so many times; 0: this process's own
-  uint64_t inode = 0;     // then: of what was opened
-};
-// What the driver's handle of an allocation is here: the descriptor of its bytes in the process that owns it.
-struct Handle {
-  static constexpr uint64_t magic_value = 0x656c62756f64ull;
-  uint64_t magic = magic_value;
-  int32_t process = 0, memfd = -1, device = 0, zero = 0;
-  uint64_t inode = 0, size = 0;
-  char rest[24] = {};
-};
-static_assert(sizeof(Handle) == 64);
-struct HandleBytes {
-  char bytes[64];
-};
-struct Stream {
-  explicit Stream(int on) : device(on), thread([this](const std::stop_token& stop) { run(stop); }) {}
-  void run(const std::stop_token& stop);
-  void add(std::function<void()> work) {
-    std::lock_guard lock(mutex);
-    work_.push_back(std::move(work));
-    ++added;
-    changed.notify_all();
-  }
-  void drain() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [this, until = added] { return done >= until; });
-  }
-
-  int device;
-  std::atomic<bool> held{false}, captured{false};
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::function<void()>> work_;
-  uint64_t added = 0, done = 0;
-  std::jthread thread;
-};
-struct Event {
-  std::atomic<uint64_t> recorded{0}, reached{0};
-  int device = 0;
-};
-struct Failure {
-  int status = 0;
-  unsigned after = 0, until = ~0u;  // numbers of its uses
-};
-
-// Leaked: threads of streams may outlive the statics of a process.
-struct World {
-  std::mutex mutex;
-  Context contexts[devices];
-  std::map<uint64_t, Allocation> allocations;
-  std::map<uintptr_t, size_t> locked;
-  std::map<std::string, unsigned> calls;
-  std::map<std::string, Failure> failures;
-  std::list<std::unique_ptr<Stream>> streams;
-  std::unique_ptr<Stream> legacy[devices];
-  uint64_t next_id = 1;
-  std::atomic<unsigned> delay{200}, pageable{0}, misuse{0};
-  std::atomic<bool> held{false};
-};
-// TEST_VERBENA_CUDA_FAIL=cuInit=100 in a process's environment: that call fails with that status from its first use on.
-World* make_world() {
-  auto* made = new World;
-  made->contexts[1].device = 1;
-  const char* given = std::getenv("TEST_VERBENA_CUDA_FAIL");
-  const std::string text = given == nullptr ? "" : given;
-  if (const size_t at = text.find('='); at != std::string::npos) {
-    made->failures[text.substr(0, at)] = {std::atoi(text.c_str() + at + 1), 0};
-  }
-  return made;
-}
-World& world() {
-  static World* const made = make_world();
-  return *made;
-}
-thread_local std::vector<Context*> stack;
-
-void Stream::run(const std::stop_token& stop) {
-  std::unique_lock lock(mutex);
-  while (!stop.stop_requested()) {
-    if (work_.empty() || held || world().held) {
-      changed.wait_for(lock, std::chrono::milliseconds(1));
-      continue;
-    }
-    auto work = std::move(work_.front());
-    work_.pop_front();
-    lock.unlock();
-    std::this_thread::sleep_for(std::chrono::microseconds(world().delay));
-    work();
-    lock.lock();
-    ++done;
-    changed.notify_all();
-  }
-}
-
-// Counts a call, and returns the status that it was told to fail with.
-int enter(const char* call) {
-  std::lock_guard lock(world().mutex);
-  const unsigned before = world().calls[call]++;
-  const auto failure = world().failures.find(call);
-  if (failure == world().failures.end()) return ok;
-  return before >= failure->second.after && before < failure->second.until ? failure->second.status : ok;
-}
-int enter_here(const char* call) {
-  const int status = enter(call);
-  if (status != ok) return status;
-  if (stack.empty()) return invalid_context;
-  return stack.back()->lost ? uncorrectable : ok;
-}
-
-// The allocation that contains [address, address + size); nullptr: none. Under the lock.
-Allocation* find(uint64_t address, size_t size, uint64_t* begin = nullptr) {
-  auto at = world().allocations.upper_bound(address);
-  if (at == world().allocations.begin()) return nullptr;
-  --at;
-  if (address - at->first >= at->second.size || size > at->second.size - (address - at->first)) return nullptr;
-  if (begin != nullptr) *begin = at->first;
-  return &at->second;
-}
-// Of each adjacent allocation its part.
-bool each_part(uint64_t address, size_t size, int device, const std::function<void(std::byte*, size_t)>& use) {
-  std::lock_guard lock(world().mutex);
-  while (size > 0) {
-    uint64_t begin = 0;
-    Allocation* one = find(address, 1, &begin);
-    if (one == nullptr || (device >= 0 && one->device != device)) return false;
-    const size_t part = std::min<uint64_t>(size, begin + one->size - address);
-    use(one->bytes + (address - begin), part);
-    address += part;
-    size -= part;
-  }
-  return true;
-}
 
 bool is_locked(const void* memory, size_t size) {
   const auto at = reinterpret_cast<uintptr_t>(memory);
@@ -362,7 +184,7 @@ int cuPointerGetAttribute(void* value, int attribute, uint64_t address) {
       *static_cast<unsigned*>(value) = 2;
       return ok;
     case 7:
-      *static_cast<uint64_t*>(value) = one->id;
+      *static_cast<uint64_t*>(value) = world().blind && one->physical != nullptr ? 1 : one->id;
       return ok;
     case 8:
       *static_cast<unsigned*>(value) = one->managed;
@@ -512,6 +334,7 @@ int cuIpcCloseMemHandle(uint64_t address) {
   std::lock_guard lock(world().mutex);
   const auto found = world().allocations.find(address);
   if (found == world().allocations.end() || found->second.imported == 0) return invalid_value;
+  if (found->second.physical != nullptr) return invalid_value;
   if (--found->second.imported == 0) forget(found);
   return ok;
 }
@@ -529,13 +352,25 @@ int cuMemFree_v2(uint64_t address) {
 }
 int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
   const int status = enter_here("cuMemcpyHtoD_v2");
-  if (status == ok) double_poke(to, from, size);
-  return status;
+  if (status != ok) return status;
+  if (!each_part(to, size, -1, [](std::byte*, size_t) {})) return invalid_value;
+  double_poke(to, from, size);
+  return ok;
 }
 int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
   const int status = enter_here("cuMemcpyDtoH_v2");
-  if (status == ok) double_peek(to, from, size);
-  return status;
+  if (status != ok) return status;
+  if (!each_part(from, size, -1, [](std::byte*, size_t) {})) return invalid_value;
+  double_peek(to, from, size);
+  return ok;
+}
+int cuStreamSynchronize(void* handle) {
+  const int status = enter_here("cuStreamSynchronize");
+  if (status != ok) return status;
+  Stream* const stream = stream_of(handle);
+  if (stream == nullptr) return invalid_handle;
+  stream->drain();
+  return ok;
 }
 
 uint64_t double_allocate(int device, size_t size) { return allocate(device, size, false, nullptr); }
@@ -546,7 +381,7 @@ uint64_t double_allocate_at(int device, uint64_t address, size_t size) {
 bool double_free(uint64_t address) {
   std::lock_guard lock(world().mutex);
   const auto found = world().allocations.find(address);
-  if (found == world().allocations.end()) return false;
+  if (found == world().allocations.end() || found->second.physical != nullptr) return false;
   forget(found);
   return true;
 }
@@ -592,6 +427,10 @@ void double_fail_some(const char* call, int status, unsigned after, unsigned cou
   const unsigned first = world().calls[call] + after;
   world().failures[call] = {status, first, first + count};
 }
+void double_slow(const char* call, unsigned microseconds) {
+  std::lock_guard lock(world().mutex);
+  world().slow[call] = microseconds;
+}
 void double_lose(int device, bool lost) { world().contexts[device].lost = lost; }
 unsigned double_calls(const char* call) {
   std::lock_guard lock(world().mutex);
@@ -619,6 +458,7 @@ void double_reset_counts() {
   std::lock_guard lock(world().mutex);
   world().calls.clear();
   world().failures.clear();
+  world().slow.clear();
   world().pageable = world().misuse = 0;
 }
 }

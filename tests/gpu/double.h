@@ -11,6 +11,16 @@ uint64_t double_allocate_managed(size_t size);
 bool double_free(uint64_t address);
 // At that address, which must be free: behind another allocation, or where a freed one was.
 uint64_t double_allocate_at(int device, uint64_t address, size_t size);
+// Pieces of physical memory (multiples of 2 MiB), mapped side by side; 0: none. One of them replaced by other physical
+// memory, and the end of all.
+uint64_t double_map_pieces(int device, const size_t* sizes, size_t count, bool shareable);
+bool double_replace_piece(int device, uint64_t address, size_t size);
+bool double_unmap_pieces(uint64_t address, size_t size);
+// The numbers by which the driver tells allocations apart are the same for all mapped pieces.
+void double_blind_ids(bool blind);
+// Physical memory that callers have handles of, and ranges of addresses that are reserved.
+unsigned double_handles();
+unsigned double_reserved();
 // A CPU's way to the bytes, for tests alone: the device's address itself cannot be read or written.
 void double_peek(void* into, uint64_t from, size_t size);
 void double_poke(uint64_t to, const void* from, size_t size);
@@ -30,6 +40,8 @@ void double_hold_all(bool held);
 void double_fail(const char* call, int status, unsigned after);
 // So many of its uses fail, after so many others.
 void double_fail_some(const char* call, int status, unsigned after, unsigned count);
+// Each use of it takes so long, until double_reset_counts().
+void double_slow(const char* call, unsigned microseconds);
 // Every call in the device's context fails from now on (an uncorrectable error of its memory), or works again.
 void double_lose(int device, bool lost);
 

@@ -39,4 +39,42 @@ class OnDevice {
   uint64_t address_;
 };
 
+// Pieces of physical memory, mapped side by side, as PyTorch's expandable segments have them.
+class InPieces {
+ public:
+  explicit InPieces(std::vector<size_t> sizes, int device = 0, bool shareable = true)
+      : sizes_(std::move(sizes)), device_(device) {
+    for (const size_t size : sizes_) size_ += size;
+    address_ = double_map_pieces(device, sizes_.data(), sizes_.size(), shareable);
+    EXPECT_NE(address_, 0u);
+  }
+  ~InPieces() { EXPECT_TRUE(double_unmap_pieces(address_, size_)); }
+  InPieces(const InPieces&) = delete;
+
+  uint64_t address() const { return address_; }
+  size_t size() const { return size_; }
+  DeviceBuffer part(size_t offset, size_t size) const { return {.address = address_ + offset, .size = size}; }
+  DeviceBuffer all() const { return part(0, size_); }
+  std::vector<std::byte> bytes(size_t offset, size_t size) const {
+    std::vector<std::byte> out(size);
+    double_peek(out.data(), address_ + offset, size);
+    return out;
+  }
+  void set(const std::vector<std::byte>& bytes, size_t offset = 0) {
+    double_poke(address_ + offset, bytes.data(), bytes.size());
+  }
+  // Other physical memory for that piece.
+  void replace(size_t number) {
+    size_t at = 0;
+    for (size_t i = 0; i < number; ++i) at += sizes_[i];
+    EXPECT_TRUE(double_replace_piece(device_, address_ + at, sizes_[number]));
+  }
+
+ private:
+  std::vector<size_t> sizes_;
+  int device_;
+  size_t size_ = 0;
+  uint64_t address_ = 0;
+};
+
 }  // namespace verbena::matrix

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """verbena.torch into the memory of a device, over the double of the driver: no CPU access to it survives there."""
+import json
 import os
 import pathlib
 import sys
@@ -85,6 +86,63 @@ class OnDevice(PythonCase):
                 self.assertEqual((len(self.allocated), max(self.windows), len(self.windows)), (4, 16 * MIB, 5))
                 one = verbena.torch.load_file("s3://bucket/model", device="cuda:0", names="b", client=client)["b"]
                 self.assertTrue(torch.equal(one.on_host(), tensors["b"]))
+
+    def test_a_state_is_received_on_the_device(self):
+        state = {"step": 7, "model": {"large": torch.randn(5 * MIB), "half": torch.randn(5).to(torch.bfloat16), "flag": torch.tensor([True, False])},
+                 "optimizer": [torch.randn(300, 7), {"moment": torch.randn(2).to(torch.complex128)}]}
+        verbena.torch.save(state, self.client, "bucket", "state")
+        for via in ("native", "http"):
+            self.allocated, self.windows = [], []
+            with self.connect(via=via) as client:
+                back = verbena.torch.load(client, "bucket", "state", device="cuda:0")
+            self.assertEqual(back["step"], 7)
+            found = {**back["model"], "rows": back["optimizer"][0], **back["optimizer"][1]}
+            wanted = {**state["model"], "rows": state["optimizer"][0], **state["optimizer"][1]}
+            for name, tensor in wanted.items():
+                self.assertTrue(torch.equal(found[name].on_host(), tensor), (via, name))
+            # The small ones share memory, behind the large one; each GET is of one run of them, or of a piece.
+            self.assertEqual((len(self.allocated), max(self.windows), len(self.windows)), (2, 16 * MIB, 3))
+        with self.assertRaises(TypeError):
+            verbena.torch.load(self.client, "bucket", "state", device="cuda:0", version_id="x")
+
+    def test_a_state_that_is_none_allocates_nothing(self):
+        def stored(head, size=8192, magic=b"VNBCKPT1"):
+            text = head if isinstance(head, bytes) else json.dumps(head).encode()
+            self.client.put("bucket", "wrong", (magic + len(text).to_bytes(8, "little") + text).ljust(size, b"x"))
+        tensor = ["float32", [2], 0, 8]
+        for wrong in (["float32", [2], 4096, 8], ["float32", [2], -8, 8], ["float32", [3], 0, 8], ["nn", [2], 0, 8], ["float32", [-2], 0, -8],
+                      ["float32", [1 << 62], 0, 1 << 64], ["float32", [0, 1 << 61], 0, 0], ["float32", [1] * 65, 0, 4], ["quint8", [8], 0, 8],
+                      ["float32", [2], 0], {}, ["_inductor", [2], 0, 8], ["float32", "2", 0, 8], ["float32", [2], 0.0, 8], [1, [2], 0, 8]):
+            stored({"tree": {"$tensor": 0}, "tensors": [wrong]})
+            for device in ("cpu", "cuda:0"):
+                with self.assertRaises(ValueError, msg=(wrong, device)):
+                    verbena.torch.load(self.client, "bucket", "wrong", device=device)
+        number = {"$tensor": 0}
+        deep = b'{"tensors": [], "tree": ' + b'{"$list": [' * 5000 + b"]}" * 5000 + b"}"
+        for head in ([], 7, {"tree": number}, {"tensors": [tensor]}, {"tree": number, "tensors": {}}, {"tree": number, "tensors": 1},
+                     *({"tree": tree, "tensors": [tensor]} for tree in (
+                         [number], {}, {"$tensor": 0, "$list": []}, {"$tensor": 1}, {"$tensor": -1}, {"$tensor": "0"}, {"$tensor": True},
+                         {"$set": []}, {"$dict": [[{"$list": []}, 1]]}, {"$dict": [1]}, {"$dict": {}}, {"$list": 7}, {"$tuple": "ab"})), deep):
+            stored(head)
+            for device in ("cpu", "cuda:0"):
+                with self.assertRaises(ValueError, msg=(str(head)[:100], device)):
+                    verbena.torch.load(self.client, "bucket", "wrong", device=device)
+        most = verbena.torch._HEAD_MAX
+        verbena.torch._HEAD_MAX = 1000  # heads longer than that are not read
+        self.addCleanup(setattr, verbena.torch, "_HEAD_MAX", most)
+        stored({"tree": number, "tensors": [tensor], "more": "x" * 1000}, 16384)
+        for device in ("cpu", "cuda:0"):
+            with self.assertRaisesRegex(ValueError, "is no checkpoint"):
+                verbena.torch.load(self.client, "bucket", "wrong", device=device)
+        verbena.torch._HEAD_MAX = most
+        stored({"tree": number, "tensors": [tensor, tensor]})  # twice the same bytes
+        with self.assertRaisesRegex(ValueError, "in another"):
+            verbena.torch.load(self.client, "bucket", "wrong", device="cuda:0")
+        for body in (b"short", b"VNBCKPT1", b"VNBCKPT1" + b"\xff" * 100):
+            self.client.put("bucket", "wrong", body)
+            with self.assertRaises(ValueError, msg=body):
+                verbena.torch.load(self.client, "bucket", "wrong", device="cuda:0")
+        self.assertEqual(self.allocated, [])
 
     def test_batches_arrive_on_the_device(self):
         bodies = {f"batch/{i:02}": os.urandom(i * 100) for i in range(30)}

@@ -125,8 +125,7 @@ void RadosEngine::befall_once() {
       stopped_ = true;
       return model.kill(user(victim_));
     case Fault::shut_out:
-      stopped_ = true;
-      return model.shut_out(user(victim_));
+      return shut_out();
     case Fault::full:
       model.set_full(true);
       rest(draw_ns(10));
@@ -135,6 +134,16 @@ void RadosEngine::befall_once() {
     case Fault::weather:
       return;
   }
+}
+
+// For good, or until its entry of the blocklist has expired: then it goes on as it is.
+void RadosEngine::shut_out() {
+  RadosModel& model = RadosModel::get();
+  if (draw(2) == 0) stopped_ = true;
+  model.shut_out(user(victim_));
+  if (stopped_) return;
+  rest(draw_ns(draw(2) == 0 ? 3 : 60));
+  model.let_in(user(victim_));
 }
 
 void RadosEngine::freeze(size_t server, int64_t lasts_ns) {

@@ -42,6 +42,7 @@ class RadosEngine final : public Engine {
   void befall();  // now and then, while the round lasts
   void befall_once();
   void freeze(size_t server, int64_t lasts_ns);
+  void shut_out();
   void set_clock(size_t server);
   void calm();
   bool rest(int64_t ns);  // false: the round is over

@@ -107,6 +107,22 @@ void RadosModel::shut_out(const std::string& user) {
   each_session(user, [](RadosSession& session) { session.shut_out_ = true; });
 }
 
+void RadosModel::let_in(const std::string& user) {
+  each_session(user, [](RadosSession& session) { session.shut_out_ = false; });
+}
+
+void RadosModel::hold(const std::string& user, const std::string& ending, RadosDuration lasts) {
+  each_session(user, [&](RadosSession& session) { session.held_until_[ending] = now() + lasts; });
+}
+
+void RadosModel::fail_call(const std::string& user, const std::string& part, size_t after, int code) {
+  each_session(user, [&](RadosSession& session) { session.failing_ = {part, after, code}; });
+}
+
+void RadosModel::fail_notify(const std::string& user, int code) {
+  each_session(user, [&](RadosSession& session) { session.failing_notify_ = code; });
+}
+
 void RadosModel::kill(const std::string& user) {
   each_session(user, [](RadosSession& session) { session.dead_ = true; });
 }
@@ -137,7 +153,11 @@ std::optional<RadosObject> RadosModel::find(const std::string& pool, const std::
 size_t RadosModel::group_of(const std::string& object) { return hash_of(object) % groups; }
 
 RadosTime RadosModel::blocked_until(const RadosSession& session, const std::string& object) const {
-  return std::max(stalled_until_[group_of(object) % osds], session.cut_until_);
+  RadosTime until = std::max(stalled_until_[group_of(object) % osds], session.cut_until_);
+  for (const auto& [ending, held] : session.held_until_) {
+    if (object.ends_with(ending)) until = std::max(until, held);
+  }
+  return until;
 }
 
 bool RadosModel::reaches(const RadosSession& session, const std::string& object) const {
@@ -182,8 +202,17 @@ void RadosModel::arrive(const RadosCallPtr& call) {
   if (const RadosTime until = blocked_until(session, call->object); until > now()) {
     return at(until, [this, call] { arrive(call); });
   }
-  if (falls_with_its_client(call)) return;
+  if (falls_with_its_client(call) || fails(call)) return;
   make(call);
+}
+
+bool RadosModel::fails(const RadosCallPtr& call) {
+  auto& failing = call->session->failing_;
+  if (!failing || call->object.find(failing->part) == std::string::npos || failing->after-- != 0) return false;
+  const int code = failing->code;
+  failing.reset();
+  later(delay(), [this, call, code] { finish(call, code); });
+  return true;
 }
 
 void RadosModel::make(const RadosCallPtr& call) {

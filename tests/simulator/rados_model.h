@@ -74,7 +74,13 @@ class RadosModel {
   void cut(const std::string& user, RadosDuration lasts);  // its client reaches no OSD
   void freeze(const std::string& user, bool frozen);       // the caller stops its threads
   void shut_out(const std::string& user);                  // by the blocklist
-  void kill(const std::string& user);                      // what it has sent may land for a minute more
+  void let_in(const std::string& user);                    // its entry has expired
+  // None of that client's calls arrives on objects whose names end so.
+  void hold(const std::string& user, const std::string& ending, RadosDuration lasts);
+  // The next call of that client but so many, on objects with that in their names, is not made and gets this code.
+  void fail_call(const std::string& user, const std::string& part, size_t after, int code);
+  void fail_notify(const std::string& user, int code);  // its next one is not made and gets this code
+  void kill(const std::string& user);                   // what it has sent may land for a minute more
 
   uint64_t calls();
   std::vector<std::string> list(const std::string& pool);
@@ -139,6 +145,7 @@ class RadosModel {
   // Calls. rados_model.cc
   void send(const RadosCallPtr& call);
   void arrive(const RadosCallPtr& call);
+  bool fails(const RadosCallPtr& call);
   bool falls_with_its_client(const RadosCallPtr& call);
   void make(const RadosCallPtr& call);
   RadosOutcome execute(RadosCall& call);

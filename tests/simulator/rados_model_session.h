@@ -71,6 +71,14 @@ class RadosSession : public std::enable_shared_from_this<RadosSession> {
   uint64_t id_ = 0;
   bool dead_ = false, shut_out_ = false, frozen_ = false, closed_ = false;
   RadosTime cut_until_{};
+  std::map<std::string, RadosTime> held_until_;  // by the ending of objects' names
+  struct Failing {
+    std::string part;
+    size_t after = 0;
+    int code = 0;
+  };
+  std::optional<Failing> failing_;
+  int failing_notify_ = 0;                          // a code; 0: none fails
   std::map<std::string, RadosTime> last_arrivals_;  // by object
   std::map<std::string, RadosTime> landing_;        // of a dead client's calls, by object; max: never
   std::deque<RadosCallPtr> under_way_;              // by deadline

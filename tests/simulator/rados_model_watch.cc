@@ -208,6 +208,9 @@ void RadosSession::notify(const std::string& pool, const std::string& object, st
       if (!model_.pools_[of->pool].objects.contains(of->object)) {
         return std::optional(RadosOutcome{.code = -ENOENT, .answers = {}});
       }
+      if (const int code = std::exchange(failing_notify_, 0); code != 0) {
+        return std::optional(RadosOutcome{.code = code, .answers = {}});
+      }
       model_.begin_notify(of, message, lasts);
       return std::optional<RadosOutcome>();
     };

@@ -93,14 +93,14 @@ def _place(name, value, base):
     if known is None:
         raise ValueError(f"{name!r} has an unknown dtype")
     shape, offsets = value["shape"], value["data_offsets"]
-    if not _numbers(shape) or len(shape) > _DIMENSIONS_MAX or not _numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+    if not are_numbers(shape) or len(shape) > _DIMENSIONS_MAX or not are_numbers(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise ValueError(f"{name!r} has a wrong shape or wrong offsets")
     if math.prod(shape) * known[1] != offsets[1] - offsets[0] or math.prod(max(one, 1) for one in shape) >= 1 << 60:
         raise ValueError(f"{name!r}: its shape has not the bytes of its offsets")
     return Place(name, known[0], tuple(shape), base + offsets[0], base + offsets[1])
 
 
-def _numbers(value):
+def are_numbers(value):
     return isinstance(value, list) and all(type(one) is int and 0 <= one < 1 << 62 for one in value)
 
 

@@ -35,6 +35,22 @@ def _allocate(size, device):
     return memory, lambda part: _Window(part, stream)
 
 
+def _is_there(tensor):
+    """Whether transfers go to and from the tensor's own memory on a device."""
+    return tensor.device.type == "cuda"
+
+
+def _window_of(flat):
+    """The window of bytes of a tensor, in the order of this thread's stream."""
+    return _Window(flat, torch.cuda.current_stream(flat.device).cuda_stream) if _is_there(flat) else flat
+
+
+def _settle(tensors):
+    """Waits for what this thread's streams do with tensors of devices: other threads go on from here."""
+    for device in {tensor.device for tensor in tensors if _is_there(tensor)}:
+        torch.cuda.current_stream(device).synchronize()
+
+
 def _split(url):
     bucket, _, key = url.partition("://")[2].partition("/")
     if not url.startswith(("s3://", "verbena://")) or not bucket or not key:
@@ -53,11 +69,15 @@ def _dtype(place):
     return found
 
 
+def _width(dtype):
+    return torch.empty(0, dtype=dtype).element_size()
+
+
 def _groups(places):
     """Runs of neighbours that are received together: small tensors, or one large one."""
     some = []
     for place in places:
-        if some and (place.begin != some[-1].end or some[0].size >= _OWN_MEMORY or place.size >= _OWN_MEMORY or
+        if some and (not 0 <= place.begin - some[-1].end < _ALIGN or some[0].size >= _OWN_MEMORY or place.size >= _OWN_MEMORY or
                      place.end - some[0].begin > _SHARED_MAX):
             yield some
             some = []
@@ -78,9 +98,30 @@ def _tensor(memory, at, place, dtype):
     if not place.size:
         return torch.empty(place.shape, dtype=dtype, device=memory.device)
     piece = memory[at:at + place.size]
-    if at % _safetensors.TYPES[_safetensors.NAMES[place.dtype]][1]:
+    if at % _width(dtype):
         piece = piece.clone()
     return piece.view(dtype).reshape(place.shape)
+
+
+def _receive(client, bucket, key, etag, places, device, in_flight=8):
+    """The tensors at these places, in their order, of one version of an object, by name."""
+    types = {place.name: _dtype(place) for place in places}
+    made = {}
+    with concurrent.futures.ThreadPoolExecutor(max(1, in_flight)) as pool:
+        try:
+            waiting = []
+            for group in _groups(places):
+                begin, size = group[0].begin, group[-1].end - group[0].begin
+                memory, window = _allocate(size, device)
+                waiting += [pool.submit(_fill, client, bucket, key, etag, begin + at, memory[at:min(at + _PIECE, size)], window)
+                            for at in range(0, size, _PIECE)]
+                made.update((place.name, (memory, place.begin - begin, place)) for place in group)
+            for one in waiting:
+                one.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return {name: _tensor(memory, at, place, types[name]) for name, (memory, at, place) in made.items()}
 
 
 def load_file(url, device="cpu", *, names=None, client=None, in_flight=8, **options):
@@ -96,23 +137,7 @@ def load_file(url, device="cpu", *, names=None, client=None, in_flight=8, **opti
             places = [place for place in places if place.name in wanted]
             if len(places) != len(wanted):
                 raise KeyError(f"{url} has no {sorted(wanted - {place.name for place in places})}")
-        types = {place.name: _dtype(place) for place in places}
-        made = {}
-        with concurrent.futures.ThreadPoolExecutor(max(1, in_flight)) as pool:
-            try:
-                waiting = []
-                for group in _groups(places):
-                    begin, size = group[0].begin, group[-1].end - group[0].begin
-                    memory, window = _allocate(size, device)
-                    waiting += [pool.submit(_fill, source, bucket, key, head.etag, begin + at, memory[at:min(at + _PIECE, size)], window)
-                                for at in range(0, size, _PIECE)]
-                    made.update((place.name, (memory, place.begin - begin, place)) for place in group)
-                for one in waiting:
-                    one.result()
-            except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-    return {name: _tensor(memory, at, place, types[name]) for name, (memory, at, place) in made.items()}
+        return _receive(source, bucket, key, head.etag, places, device, in_flight)
 
 
 def _flat(tensor):

@@ -1,4 +1,5 @@
-"""Storage for torch.distributed.checkpoint: each rank's tensors are sent from their memory, and received straight into the loaded tensors.
+"""Storage for torch.distributed.checkpoint: each rank's tensors are sent from their memory, and received straight into the loaded tensors,
+on the CPU or on a CUDA device.
 
     import torch.distributed.checkpoint as dcp
     dcp.save(state, storage_writer=verbena.checkpoint.StorageWriter({"endpoint": "http://127.0.0.1:9000"}, "bucket", "checkpoints/7"))
@@ -20,7 +21,7 @@ from torch.distributed.checkpoint import storage
 from torch.distributed.checkpoint.planner import LoadItemType, WriteItemType
 from torch.futures import Future
 
-from . import errors
+from . import _torch_device, errors
 from .torch import _bytes_of, _Source
 
 _PACKED_MAX = 64 << 20  # of one object of small items, and of one GET of them
@@ -85,7 +86,8 @@ class StorageWriter(_Checkpoint, storage.StorageWriter):
         return [dataclasses.replace(plan, storage_data=_Folder(f"{name}/{rank}")) for rank, plan in enumerate(plans)]
 
     def write_data(self, plan, planner):
-        """Large tensors are objects of their own, sent from their memory; the others share some."""
+        """Large tensors are objects of their own, sent from their memory; the others share some, and are copied to the host for that."""
+        _torch_device._settle(planner.resolve_data(item).detach() for item in plan.items if item.type != WriteItemType.BYTE_IO)
         groups, room = [], _PACKED_MAX
         for item in plan.items:
             body = _body_of(item, planner) if item.type == WriteItemType.BYTE_IO else None
@@ -101,15 +103,16 @@ class StorageWriter(_Checkpoint, storage.StorageWriter):
         return done
 
     def _write(self, name, items, planner):
-        items = [(item, _body_of(item, planner) if body is None else body) for item, body in items]
+        alone = len(items) == 1
+        items = [(item, _body_of(item, planner, alone) if body is None else body) for item, body in items]
         client, key = self._source.client, self._key(name)
         places, at = [], 0
         for _, body in items:
             places.append(at)
             at += _room(body.numel())
-        if len(items) == 1:
+        if alone:
             body = items[0][1]
-            client.put(self._bucket, key, body if body.numel() else b"")
+            client.put(self._bucket, key, _torch_device._window_of(body) if body.numel() else b"")
         else:
             with client.allocate(max(at, 1)) as memory:
                 whole = torch.from_dlpack(memory)
@@ -182,6 +185,8 @@ class StorageReader(_Checkpoint, storage.StorageReader):
         for item in plan.items:
             piece = _Piece(item, self._places[item.storage_index])
             by_key.setdefault(piece.place.key, []).append(piece)
+        targets = [piece.resolve(planner) for some in by_key.values() for piece in some]
+        _torch_device._settle(target for target in targets if target is not None)
         portions = {key: list(_portions(pieces)) for key, pieces in by_key.items()}
         several = [key for key, some in portions.items() if len(some) > 1]
         etags = dict(self._each(self._etag, [(key,) for key in several]))
@@ -195,10 +200,11 @@ class StorageReader(_Checkpoint, storage.StorageReader):
 
     def _read(self, key, pieces, planner, etag=None):
         """The items of one GET. `etag`: of the object that the other GETs read."""
-        targets = [piece.target(planner) for piece in pieces]
+        targets = [piece.target for piece in pieces]
         full = [piece for piece in pieces if piece.size]
         if len(full) == 1 and len(pieces) == 1 and pieces[0].fits(targets[0]):
-            got = self._source.client.get_into(self._bucket, self._key(key), targets[0], range=(full[0].offset, full[0].size),
+            window = _torch_device._window_of(_bytes_of(targets[0])) if _torch_device._is_there(targets[0]) else targets[0]
+            got = self._source.client.get_into(self._bucket, self._key(key), window, range=(full[0].offset, full[0].size),
                                                if_match=etag).bytes
             _expect(got, full[0].size, key)
             planner.commit_tensor(pieces[0].item, targets[0])
@@ -230,13 +236,15 @@ class _Piece:
             self.offset, self.size = place.offset + self.starts[0] * row, self.lengths[0] * row
             self.shape, self.starts[0] = (self.lengths[0], *self.shape[1:]), 0
 
-    def target(self, planner):
-        return None if self.item.type == LoadItemType.BYTE_IO else planner.resolve_tensor(self.item).detach()
+    def resolve(self, planner):
+        """Finds the tensor to fill, which is None for bytes."""
+        self.target = None if self.item.type == LoadItemType.BYTE_IO else planner.resolve_tensor(self.item).detach()
+        return self.target
 
     def fits(self, target):
         """True if the bytes can be received straight into the target."""
-        return (target is not None and target.device.type == "cpu" and target.is_contiguous() and target.dtype == self.dtype and
-                tuple(target.shape) == self.shape and list(self.shape) == self.lengths)
+        return (target is not None and (target.device.type == "cpu" or _torch_device._is_there(target)) and target.is_contiguous() and
+                target.dtype == self.dtype and tuple(target.shape) == self.shape and list(self.shape) == self.lengths)
 
     def put(self, found, target, planner):
         if target is None:
@@ -281,12 +289,14 @@ def _tensor_size(item):
     return math.prod(item.tensor_data.chunk.sizes) * _width(item.tensor_data.properties.dtype)
 
 
-def _body_of(item, planner):
+def _body_of(item, planner, there=False):
+    """The item's bytes; of a tensor of a device `there`, or on the host."""
     found = planner.resolve_data(item)
     if item.type == WriteItemType.BYTE_IO:
         data = found.getbuffer()
         return torch.frombuffer(bytearray(data), dtype=torch.uint8) if len(data) else torch.empty(0, dtype=torch.uint8)
-    return _bytes_of(found.detach().cpu().contiguous())
+    tensor = found.detach()
+    return _bytes_of((tensor if there and _torch_device._is_there(tensor) else tensor.cpu()).contiguous())
 
 
 def _place_of(item, name, at, size):

@@ -4,24 +4,31 @@
     for batch in torch.utils.data.DataLoader(dataset, batch_size=64, num_workers=8): ...
 
     verbena.torch.save(model.state_dict(), client, "bucket", "checkpoints/7")
-    model.load_state_dict(verbena.torch.load(client, "bucket", "checkpoints/7"))
+    model.load_state_dict(verbena.torch.load(client, "bucket", "checkpoints/7", device="cuda:0"))
 
     weights = verbena.torch.load_file("s3://bucket/model.safetensors", device="cuda:0")
 """
 import concurrent.futures
 import io
 import json
+import math
 import os
 
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from . import _native
+from . import _native, _safetensors
 from ._client import connect
-from ._torch_device import _as_they_are, _Batches, load_file, save_file  # noqa: F401 the latter two are of this module's interface
+from ._torch_device import _as_they_are, _Batches, _receive, _width, load_file, save_file  # noqa: F401 the latter two are of this module's interface
 
 _MAGIC = b"VNBCKPT1"
 _ALIGN = 4096
+_FIRST_READ = 64 << 10
+_HEAD_MAX = 64 << 20  # a head of 100,000 tensors has about 12 MB
+_DIMENSIONS_MAX = 64
+# Torch's names of plain numbers: not those of quantized tensors, which have more than bytes, nor of bare bits.
+_DTYPES = {str(one).removeprefix("torch."): one for name, one in vars(torch).items()
+           if isinstance(one, torch.dtype) and not name.startswith(("q", "bits"))}
 
 
 class _Source:
@@ -142,11 +149,17 @@ def _refuse(value):
 
 
 def _join(node, tensors):
+    if isinstance(node, list):
+        raise ValueError("a list that is not marked as one")
     if not isinstance(node, dict):
         return node
     (kind, value), = node.items()
     if kind == "$tensor":
+        if type(value) is not int or not 0 <= value < len(tensors):
+            raise ValueError("no such tensor")
         return tensors[value]
+    if kind not in ("$dict", "$list", "$tuple") or not isinstance(value, list):
+        raise ValueError("neither a dict nor a list nor a tuple")
     if kind == "$dict":
         return {_join(k, tensors): _join(v, tensors) for k, v in value}
     made = [_join(one, tensors) for one in value]
@@ -168,6 +181,8 @@ def save(state, client, bucket, key, **options):
         places.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape), at, size])
         at += -(-size // 64) * 64
     head = json.dumps({"tree": tree, "tensors": places}).encode()
+    if len(head) > _HEAD_MAX:
+        raise ValueError(f"the head would have {len(head)} bytes")
     begin = -(-(len(_MAGIC) + 8 + len(head)) // _ALIGN) * _ALIGN
     with client.allocate(begin + at) as memory:
         with memoryview(memory) as view:
@@ -181,23 +196,71 @@ def save(state, client, bucket, key, **options):
         return client.put(bucket, key, memory, **options)
 
 
-def load(client, bucket, key, **options):
-    """The state dict stored by save(). Tensors use the memory of the received object: nothing is copied."""
+def load(client, bucket, key, *, device="cpu", **options):
+    """The state dict stored by save(). On the CPU tensors use the memory of the received object, and nothing is copied.
+    On another device each is received there, by ranges of one version of the object."""
+    if torch.device(device).type != "cpu":
+        if options:
+            raise TypeError(f"{', '.join(options)}: not with a device")
+        return _load_there(client, bucket, key, device)
     memory = client.get(bucket, key, **options)
     with memoryview(memory) as view:
         size = int.from_bytes(view[8:16], "little")
-        if bytes(view[:8]) != _MAGIC or size > len(view) - 16:
+        if bytes(view[:8]) != _MAGIC or size > min(_HEAD_MAX, len(view) - 16):
             raise ValueError(f"{bucket}/{key} is no checkpoint of verbena.torch.save")
-        head = json.loads(bytes(view[16:16 + size]))
-    begin = -(-(16 + size) // _ALIGN) * _ALIGN
-    whole, tensors = torch.from_dlpack(memory), []
-    for name, shape, offset, length in head["tensors"]:
-        dtype = getattr(torch, name, None)
-        if not isinstance(dtype, torch.dtype) or offset < 0 or length < 0 or begin + offset + length > len(whole):
-            raise ValueError(f"{bucket}/{key}: a tensor lies outside of the object")
-        piece = whole[begin + offset:begin + offset + length]
-        tensors.append((piece.view(dtype) if length else torch.empty(0, dtype=dtype)).reshape(shape))
-    return _join(head["tree"], tensors)
+        text = bytes(view[16:16 + size])
+    whole = torch.from_dlpack(memory)
+    tensors = []
+    tree, places = _parse(text, len(whole), f"{bucket}/{key}")
+    for place in places:
+        dtype = _DTYPES[place.dtype]
+        piece = whole[place.begin:place.end]
+        tensors.append((piece.view(dtype) if place.size else torch.empty(0, dtype=dtype)).reshape(place.shape))
+    return _join(tree, tensors)
+
+
+def _load_there(client, bucket, key, device):
+    first, reply = client.get_bytes(bucket, key, range=(0, _FIRST_READ))
+    size = int.from_bytes(first[8:16], "little")
+    if first[:8] != _MAGIC or size > min(_HEAD_MAX, reply.size - 16):
+        raise ValueError(f"{bucket}/{key} is no checkpoint of verbena.torch.save")
+    text = first[16:16 + size]
+    if len(text) < size:
+        text += client.get_bytes(bucket, key, range=(len(first), 16 + size - len(first)), if_match=reply.etag)[0]
+    tree, places = _parse(bytes(text), reply.size, f"{bucket}/{key}")
+    made = _receive(client, bucket, key, reply.etag, places, device)
+    return _join(tree, [made[place.name] for place in places])
+
+
+def _parse(text, size, name):
+    """The tree of a head, and the position of each tensor by its number. ValueError, before anything is allocated by a
+    number, for every head that save() does not write."""
+    try:
+        head = json.loads(text)
+        tree, rows = head["tree"], head["tensors"]
+        _join(tree, list(range(len(rows))))
+    except (ValueError, KeyError, TypeError, RecursionError) as why:
+        raise ValueError(f"{name}: no head of verbena.torch.save: {why!r}") from None
+    return tree, _places(rows, len(text), size, name)
+
+
+def _places(rows, head_size, size, name):
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 4 for row in rows):
+        raise ValueError(f"{name}: a tensor is not described by type, shape and place")
+    begin, at, places = -(-(16 + head_size) // _ALIGN) * _ALIGN, 0, []
+    for number, (dtype, shape, offset, length) in enumerate(rows):
+        known = _DTYPES.get(dtype) if isinstance(dtype, str) else None
+        if not _safetensors.are_numbers(shape) or len(shape) > _DIMENSIONS_MAX or not _safetensors.are_numbers([offset, length]):
+            raise ValueError(f"{name}: a tensor has a wrong shape or place")
+        if offset < at or begin + offset + length > size:
+            raise ValueError(f"{name}: a tensor lies outside of the object, or in another")
+        if math.prod(max(one, 1) for one in shape) >= 1 << 60:
+            raise ValueError(f"{name}: a tensor has a wrong shape")
+        if known is None or math.prod(shape) * _width(known) != length:
+            raise ValueError(f"{name}: a tensor of {dtype} and {shape} does not have {length} bytes")
+        places.append(_safetensors.Place(str(number), dtype, tuple(shape), begin + offset, begin + offset + length))
+        at = offset + length
+    return places
 
 
 def save_pickled(value, client, bucket, key, **options):

@@ -137,6 +137,17 @@ def put_connection_lost(target):
     check(reply.status == 404 or reply.body == DATA, f"the object is neither absent nor whole: {reply}")
 
 
+def bytes_at_rest(window):
+    """libfabric's tcp looks up the key when a write begins: the rest of that one still arrives, a piece of some MiB at most."""
+    seen = None
+    for _ in range(20):
+        before, seen = seen, window.bytes()
+        if seen == before:
+            break
+        time.sleep(0.1)
+    return seen
+
+
 @case(272, "A window that is withdrawn while the connection is gone is never written afterwards.", SAFETY, OFI1)
 def withdrawn_after_loss(target):
     target.store("large", random_bytes(8 << 20))
@@ -144,9 +155,9 @@ def withdrawn_after_loss(target):
     abandon(target, target.request("GET", target.path("large"), headers=[("x-amz-rdma-token", target.dialect.token(window))]))
     time.sleep(0.01)
     window.close()
-    at_close = window.bytes()
+    at_rest = bytes_at_rest(window)
     time.sleep(0.5)
-    check(window.bytes() == at_close, "a withdrawn window has changed")
+    check(window.bytes() == at_rest, "a withdrawn window has changed")
     target.serves()
 
 

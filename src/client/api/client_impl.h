@@ -112,8 +112,9 @@ class Client::Impl {
                                const PutOptions& options);
   Outcome<Transfer> device_many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
                                 std::span<BatchResult> results, const BatchOptions& options);
-  // The window's memory as the server maps it, on whose host the device copies for it. Null: it does not.
-  const client::NativeDevice* direct_memory(const Buffer& window);
+  // The window's memory as the server maps it, on whose host the device copies for it. Null: it does not; `reason` says
+  // why, if the memory is the reason.
+  const client::NativeDevice* direct_memory(const Buffer& window, std::string& reason);
   // Nothing: that way does not exist here, or has failed for a reason that another way may not have.
   std::optional<Outcome<GetReply>> direct_get(const std::string& bucket, const std::string& key, const Buffer& into,
                                               const GetOptions& options, client::DeviceCopies& copies,

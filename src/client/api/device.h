@@ -17,17 +17,21 @@ std::unexpected<ClientError> fault(memory::cuda::Fault fault);
 
 class NativeDevice;
 
-// An allocation as another process could map it: the driver is asked when that is needed first. Thread-safe.
+// A window's memory as another process could map it: the driver is asked when that is needed first. Thread-safe.
 class DeviceExport {
  public:
   ~DeviceExport();
-  // Null: the driver shares no such memory.
-  const NativeDevice* find(const memory::cuda::Allocation& allocation);
+  // Null: the driver shares no such memory, and why() says why not.
+  const NativeDevice* find(const std::vector<memory::cuda::Allocation>& allocations);
+  const std::string& why() const { return why_; }
 
  private:
+  void ask(const std::vector<memory::cuda::Allocation>& allocations);
+
   const uint64_t forks_ = client::forks();
   std::mutex mutex_;
   bool asked_ = false;
+  std::string why_;  // does not change after find()
   std::shared_ptr<NativeDevice> device_;
 };
 

@@ -12,6 +12,10 @@ using client::DeviceMemory;
 namespace client {
 namespace {
 
+using memory::cuda::Allocation;
+using memory::cuda::Driver;
+using memory::cuda::Fault;
+
 // What another way could do better, and where nothing has happened.
 bool another_way_may_help(const ClientError& error, bool repeatable) {
   switch (error.code) {
@@ -53,16 +57,55 @@ std::vector<size_t> repeatable_items(const ManyCall& call, const Outcome<>& done
   return again;
 }
 
+memory::cuda::Outcome<std::shared_ptr<NativeDevice>> by_handle(const Driver& driver, const Allocation& allocation) {
+  const auto exported = driver.share(allocation);
+  if (!exported) return std::unexpected(exported.error());
+  return std::make_shared<NativeDevice>(*exported, allocation.begin);
+}
+
+memory::cuda::Outcome<std::shared_ptr<NativeDevice>> by_pieces(const Driver& driver,
+                                                               const std::vector<Allocation>& allocations) {
+  if (allocations.size() > NativeDevice::pieces_max) {
+    return std::unexpected(
+        Fault{.text = "the window is in more than " + std::to_string(NativeDevice::pieces_max) + " allocations"});
+  }
+  NativeDevice::Pieces pieces;
+  for (const Allocation& one : allocations) {
+    auto piece = memory::cuda::Physical::behind(driver, one);
+    if (!piece) return std::unexpected(std::move(piece).error());
+    // Not all physical memory may be shared: the driver says so here, and not when it is too late to say why.
+    if (auto given = (*piece)->descriptor(); !given) return std::unexpected(std::move(given).error());
+    pieces.push_back(std::move(*piece));
+  }
+  const auto device = driver.name_of(allocations.front().device);
+  if (!device) return std::unexpected(device.error());
+  return std::make_shared<NativeDevice>(*device, std::move(pieces));
+}
+
 }  // namespace
 
-const NativeDevice* DeviceExport::find(const memory::cuda::Allocation& allocation) {
-  const std::lock_guard lock(mutex_);
-  if (!asked_) {
-    asked_ = true;
-    const auto driver = memory::cuda::Driver::get();
-    const auto exported = driver ? (*driver)->share(allocation) : std::unexpected(driver.error());
-    if (exported) device_ = std::make_shared<NativeDevice>(*exported, allocation.begin);
+void DeviceExport::ask(const std::vector<Allocation>& allocations) {
+  const auto driver = Driver::get();
+  if (!driver) {
+    why_ = driver.error().text;
+    return;
   }
+  const bool single = allocations.size() == 1;
+  auto made = single ? by_handle(**driver, allocations.front()) : by_pieces(**driver, allocations);
+  if (!made && single) {
+    why_ = made.error().text + "; ";
+    made = by_pieces(**driver, allocations);
+  }
+  if (made) {
+    device_ = std::move(*made);
+  } else {
+    why_ += made.error().text;
+  }
+}
+
+const NativeDevice* DeviceExport::find(const std::vector<Allocation>& allocations) {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(asked_, true)) ask(allocations);
   return device_.get();
 }
 
@@ -73,18 +116,25 @@ DeviceExport::~DeviceExport() {
 
 }  // namespace client
 
-const client::NativeDevice* Client::Impl::direct_memory(const Buffer& window) {
+const client::NativeDevice* Client::Impl::direct_memory(const Buffer& window, std::string& reason) {
   const DeviceMemory& memory = *window.memory_->device;
-  if (!session_ || !session_->open() || memory.allocations.size() != 1) return nullptr;
+  if (!session_ || !session_->open()) return nullptr;
   const auto session = session_->session();
   if (!session || !(*session)->shares_devices()) return nullptr;
-  return memory.exported->find(memory.allocations.front());
+  const client::NativeDevice* const found = memory.exported->find(memory.allocations);
+  if (found == nullptr) {
+    reason = "direct: " + memory.exported->why();
+  } else if (!found->is_there(window.bytes())) {
+    reason = "direct: other memory was mapped there after the window was registered";
+    return nullptr;
+  }
+  return found;
 }
 
 std::optional<Outcome<GetReply>> Client::Impl::direct_get(const std::string& bucket, const std::string& key,
                                                           const Buffer& into, const GetOptions& options,
                                                           DeviceCopies& copies, std::string& reason) {
-  const client::NativeDevice* const memory = options.version_id.empty() ? direct_memory(into) : nullptr;
+  const client::NativeDevice* const memory = options.version_id.empty() ? direct_memory(into, reason) : nullptr;
   if (memory == nullptr) return std::nullopt;
   if (auto after = copies.after(*into.memory_->device, options.cancel); !after) {
     return std::unexpected(std::move(after).error());
@@ -101,7 +151,7 @@ std::optional<Outcome<GetReply>> Client::Impl::direct_get(const std::string& buc
 std::optional<Outcome<PutReply>> Client::Impl::direct_put(const std::string& bucket, const std::string& key,
                                                           const Buffer& from, const PutOptions& options,
                                                           std::string& reason) {
-  const client::NativeDevice* const memory = options.append_at ? nullptr : direct_memory(from);
+  const client::NativeDevice* const memory = options.append_at ? nullptr : direct_memory(from, reason);
   if (memory == nullptr) return std::nullopt;
   flush_appends(bucket, key);
   auto put = session_->put(bucket, key, from.bytes(), memory, options);
@@ -122,7 +172,7 @@ std::optional<Outcome<Transfer>> Client::Impl::direct_many(Many what, std::span<
   std::vector<MutableBytes> memory;
   for (const Buffer& window : windows) {
     memory.push_back(window.bytes());
-    devices.push_back(window.on_device() ? direct_memory(window) : nullptr);
+    devices.push_back(window.on_device() ? direct_memory(window, reason) : nullptr);
     if (window.on_device() && devices.back() == nullptr) return std::nullopt;
   }
   for (const Buffer& window : windows) {

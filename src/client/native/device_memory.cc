@@ -1,8 +1,10 @@
 #include "client/native/device_memory.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "client/native/streams.h"
+#include "fabric/device.h"
 #include "native/wire/device.h"
 
 namespace verbena::client {
@@ -10,8 +12,16 @@ namespace {
 
 namespace wire = native::wire;
 
-constexpr std::chrono::seconds rest_after_refusal{10};
+constexpr std::chrono::seconds rest_after_refusal{10}, rest_when_full{1};
+// Where the server has no room for more descriptors: others' are taken within milliseconds.
+constexpr std::chrono::milliseconds first_pause{2}, last_pause{256};
 constexpr std::chrono::seconds driver_patience{6};  // more than the server gives a device
+
+uint64_t size_of(const NativeDevice::Pieces& pieces) {
+  uint64_t all = 0;
+  for (const auto& piece : pieces) all += piece->size();
+  return all;
+}
 
 struct DeviceCall : NativeCall {
   Result<void> answered(Bytes body) override {
@@ -24,6 +34,42 @@ struct DeviceCall : NativeCall {
 };
 
 }  // namespace
+
+NativeDevice::NativeDevice(const memory::cuda::DeviceName& device, Pieces pieces)
+    : exported_{.device = device, .size = size_of(pieces)},
+      pieces_(std::move(pieces)),
+      begin_(pieces_.front()->begin()) {}
+
+bool NativeDevice::is_there(MutableBytes part) const {
+  const uint64_t begin = reinterpret_cast<uintptr_t>(part.data()), end = begin + part.size();
+  return std::ranges::all_of(pieces_, [&](const auto& piece) {
+    return piece->begin() >= end || piece->begin() + piece->size() <= begin || piece->is_there();
+  });
+}
+
+// Of the pieces, in order.
+Result<NativeDevice::Files> NativeDevice::files() const {
+  Files all;
+  for (const auto& piece : pieces_) {
+    auto descriptor = piece->descriptor();
+    if (!descriptor) return fail(Errc::unsupported, "native: the GPU's driver gives no descriptor");
+    all.push_back(std::move(*descriptor));
+  }
+  return all;
+}
+
+Result<wire::Device> NativeDevice::described(fabric::Link& link, const Files& files) const {
+  wire::Device request{.device = exported_.device, .size = exported_.size, .handle = exported_.handle};
+  if (pieces_.empty()) return request;
+  auto* const devices = dynamic_cast<fabric::DeviceLink*>(&link);
+  if (devices == nullptr) return fail(Errc::unsupported, "native: the link takes no descriptors");
+  request.kind = wire::device_by_pieces;
+  std::vector<int> numbers;
+  for (const Fd& file : files) numbers.push_back(file.get());
+  for (const auto& piece : pieces_) request.pieces.push_back(piece->size());
+  VB_ASSIGN(request.handed_over, devices->hand_over(numbers));
+  return request;
+}
 
 NativeDevice::~NativeDevice() {
   for (const Share& share : shares_) {
@@ -47,24 +93,41 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   std::erase_if(shares_, [](const Share& share) { return share.streams.expired(); });
   const auto known = std::ranges::find(shares_, &stream, &Share::stream);
   if (known != shares_.end()) return known->number;
+  if (!pieces_.empty() && !streams.takes_descriptors()) {
+    return fail(Errc::unsupported, "native: the server takes no descriptors of memory");
+  }
   if (SteadyClock::now() < refused_until_) {
     return fail(Errc::unsupported, "native: the server has refused this memory");
   }
-  DeviceCall call;
-  call.type = wire::Type::device;
-  call.deadline = std::min(deadline, deadline_in(driver_patience));
-  call.patient = true;
-  const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
-    const wire::Device request{.device = exported_.device, .size = exported_.size, .handle = exported_.handle};
-    if (!encode(body.out, request)) return fail(Errc::too_large, "native: message");
-    return {};
-  };
-  if (auto done = stream.run(call, prepare); !done) {
-    refused_until_ = deadline_in(rest_after_refusal);
+  const auto number = share_on(stream, deadline);
+  if (!number) {
+    refused_until_ = deadline_in(number.error() == Errc::slow_down ? rest_when_full : rest_after_refusal);
     return fail(Errc::unsupported, "native: the server maps no such memory");
   }
-  shares_.push_back({streams.weak_from_this(), &stream, call.number});
-  return call.number;
+  shares_.push_back({streams.weak_from_this(), &stream, *number});
+  return *number;
+}
+
+// The descriptors are open here for no longer than the server's answer takes.
+Result<uint64_t> NativeDevice::share_on(NativeStream& stream, Deadline deadline) const {
+  VB_ASSIGN(const Files open, files());
+  for (auto pause = first_pause;; pause *= 2) {
+    DeviceCall call;
+    call.type = wire::Type::device;
+    call.deadline = std::min(deadline, deadline_in(driver_patience));
+    call.patient = true;
+    const auto prepare = [&](NativeStream::Body& body) -> Result<void> {
+      VB_ASSIGN(const wire::Device request, described(body.link, open));
+      if (!encode(body.out, request)) return fail(Errc::too_large, "native: message");
+      return {};
+    };
+    auto done = stream.run(call, prepare);
+    if (done) return call.number;
+    if (done.error() != Errc::slow_down || pause > last_pause || deadline_in(pause) >= deadline) {
+      return std::unexpected(std::move(done).error());
+    }
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 }  // namespace verbena::client

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "auth/bucket_token.h"
-#include "base/aead.h"
+#include "base/aead_available.h"
 #include "base/checksum.h"
 #include "client/native/session_request.h"
 #include "fabric/sealing_names.h"
@@ -45,7 +45,7 @@ std::optional<NativeEndpoint> endpoint(const Json& json) {
   if (!raw || *message_max < wire::message_size_min) return std::nullopt;
   const auto encrypted = json.find("encrypted");
   const auto sealed = text(json, "sealed");
-  const auto sealing = fabric::sealing_of(sealed.value_or(""));
+  const auto sealing = fabric::usable_sealing_of(sealed.value_or(""));
   if (sealed && sealing == fabric::Sealing::none) return std::nullopt;
   return NativeEndpoint{.index = static_cast<uint16_t>(*index),
                         .core = static_cast<uint32_t>(*core),
@@ -131,6 +131,7 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
   answer.terms.trace_context = traces != json.end() && traces->is_boolean() && traces->get<bool>();
   if (const auto kinds = json.find("device_memory"); kinds != json.end() && kinds->is_array()) {
     answer.terms.device_memory = std::ranges::find(*kinds, "cuda") != kinds->end();
+    answer.terms.device_descriptors = std::ranges::find(*kinds, "cuda-descriptors") != kinds->end();
   }
   const auto list = json.find("endpoints");
   if (list == json.end() || !list->is_array() || list->size() > endpoints_max) return std::unexpected(bad);
@@ -144,8 +145,8 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
 
 // The ciphers that this client has, the fastest here first.
 static Json sealings() {
-  Json names = {fabric::name_of(fabric::Sealing::aes_256_gcm), fabric::name_of(fabric::Sealing::chacha20_poly1305)};
-  if (fastest_aead() == AeadKind::chacha20_poly1305) std::swap(names[0], names[1]);
+  Json names = Json::array();
+  for (const auto sealing : fabric::usable_sealings()) names.push_back(fabric::name_of(sealing));
   return names;
 }
 

@@ -24,7 +24,8 @@ class PolledLink {
     ~Loan();  // stops polling, then withdraws the window: afterwards nothing lands in the memory
     Loan(const Loan&) = delete;
     const fabric::WindowDescriptor& descriptor() const { return lent_->descriptor(); }
-    // Called when the server's answer never came: ending the loan then also ends operations that had begun.
+    // Called when no answer shows that the server's operations have ended: ending the loan then also ends those that
+    // had begun.
     void unanswered() { unanswered_ = true; }
 
    private:

@@ -30,8 +30,8 @@ TEST(SealedWindow, TheCallersMemoryGetsOnlyWhatWasAuthenticated) {
   const auto key = rdma::parse_sealing(window.header());
   ASSERT_TRUE(key);
   Transfer server(*key, salt, Direction::to_client, lent, size);
+  server.keep_tags_in(window.memory().subspan(size));
   server.seal(plain, window.memory().data());
-  std::ranges::copy(server.tags(), window.memory().begin() + static_cast<ptrdiff_t>(size));
   const std::vector<std::byte> sealed(window.memory().begin(), window.memory().end());
 
   std::vector<std::byte> into(size, std::byte{0xee});
@@ -105,6 +105,77 @@ TEST_F(SealedDoor, APutIsDoneOnlyIfTheServerSaysThatItWasSealed) {
   put = door_->put(call, as_bytes(data), checksum, false, reason);
   ASSERT_TRUE(put) << put.error().message;
   EXPECT_TRUE(*put);
+}
+
+// The token's endpoint, which is the link's.
+std::string endpoint_of(const ScriptedRequest& request) {
+  const size_t begin = request.head.find(":tcp:");
+  if (begin == std::string::npos) return {};
+  return request.head.substr(begin + 5, request.head.find(':', begin + 5) - begin - 5);
+}
+
+// tcp looks a key up when a write begins, so that the rest of it lands unless its connection is closed.
+TEST(TokenDoorTest, ALinkIsUsedAgainOnlyIfNothingCanBeOnItsWay) {
+  const std::string moved = "etag: \"e\"\r\nx-amz-rdma-reply: 200\r\nx-amz-rdma-bytes-transferred: 5\r\n";
+  const auto declined = [](const std::string& why) {
+    return http_reply(200, "etag: \"e\"\r\nx-amz-rdma-reply: 501\r\n" + why, "12345");
+  };
+  ScriptedServer server([&](const ScriptedRequest&, int number) {
+    switch (number) {
+      case 0:
+        return http_reply(504, "", "");  // a proxy's
+      case 1:
+        return declined("");  // perhaps after a transfer that has failed
+      case 2:
+        return declined("x-verbena-rdma-declined: token: the transfer failed\r\n");
+      case 3:
+        return declined("x-verbena-rdma-declined: token: every data endpoint is taken\r\n");
+      case 4:
+        return http_reply(404, "", "<Error><Code>NoSuchKey</Code></Error>");
+      default:
+        return http_reply(200, moved, "");
+    }
+  });
+  const auto endpoint = parse_endpoint(server.url()).value();
+  const auto http = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+  S3Http s3(*http, S3Options{.credentials = {"AKIDEXAMPLE", "secret", ""}});
+  TokenDoor door(s3, "tcp", false);
+  std::vector<std::byte> into(5);
+  for (const bool has_bytes : {false, true, true, true, false, true, true}) {
+    EXPECT_EQ(door.get("b", "k", into, {}).has_value(), has_bytes);
+  }
+  std::vector<std::string> names;
+  for (const ScriptedRequest& request : server.requests()) names.push_back(endpoint_of(request));
+  ASSERT_EQ(names.size(), 7u);
+  EXPECT_FALSE(names[0].empty());
+  EXPECT_NE(names[0], names[1]) << "after a proxy's error";
+  EXPECT_NE(names[1], names[2]) << "after a decline without a reason";
+  EXPECT_NE(names[2], names[3]) << "after a transfer that has failed";
+  EXPECT_EQ(names[3], names[4]) << "nothing was tried";
+  EXPECT_EQ(names[4], names[5]) << "there was no such object";
+  EXPECT_EQ(names[5], names[6]) << "all have arrived";
+}
+
+// The caller may change the bytes of a PUT afterwards, and the server would read others.
+TEST(TokenDoorTest, ALinkWhoseMemoryAServerMayStillReadIsNotUsedAgain) {
+  ScriptedServer server([](const ScriptedRequest&, int number) {
+    return number == 0 ? http_reply(504, "", "") : http_reply(503, "", "<Error><Code>SlowDown</Code></Error>");
+  });
+  const auto endpoint = parse_endpoint(server.url()).value();
+  const auto http = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+  S3Http s3(*http, S3Options{.credentials = {"AKIDEXAMPLE", "secret", ""}});
+  TokenDoor door(s3, "tcp", false);
+  const std::vector<std::byte> from(5);
+  const KnownChecksum checksum{.algorithm = Algorithm::crc32c, .base64 = crc32c_base64(crc32c(from))};
+  for (int i = 0; i < 3; ++i) {
+    std::string reason;
+    EXPECT_FALSE(door.put({.method = "PUT", .bucket = "b", .key = "k"}, from, checksum, false, reason));
+  }
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_FALSE(endpoint_of(requests[0]).empty());
+  EXPECT_NE(endpoint_of(requests[0]), endpoint_of(requests[1])) << "after a proxy's error";
+  EXPECT_EQ(endpoint_of(requests[1]), endpoint_of(requests[2])) << "after the server's";
 }
 
 TEST_F(SealedDoor, WhatIsTooLargeGoesByHttps) {

@@ -22,15 +22,19 @@ SealedWindow::~SealedWindow() { OPENSSL_cleanse(key_.bytes.data(), key_.bytes.si
 
 std::string SealedWindow::header() const { return rdma::format_sealing(key_); }
 
+MutableBytes SealedWindow::trailer_of(size_t length) const {
+  return memory().subspan(length, fabric::sealed::trailer_size(length));
+}
+
 void SealedWindow::seal(Bytes from, const fabric::WindowDescriptor& lent) {
   Transfer transfer(key_, {}, Direction::to_server, lent, from.size());
+  transfer.keep_tags_in(trailer_of(from.size()));
   transfer.seal(from, memory_.get());
-  copy_bytes(memory_.get() + from.size(), transfer.tags());
 }
 
 bool SealedWindow::open(MutableBytes into, const fabric::sealed::Salt& salt, const fabric::WindowDescriptor& lent) {
   Transfer transfer(key_, salt, Direction::to_client, lent, into.size());
-  copy_bytes(transfer.tags().data(), Bytes(memory_.get() + into.size(), transfer.tags().size()));
+  transfer.keep_tags_in(trailer_of(into.size()));
   for (size_t i = 0, at = 0; i < transfer.records(); at += transfer.size_of(i++)) {
     const MutableBytes record(memory_.get() + at, transfer.size_of(i));
     if (!transfer.open(i, record, record.data())) return false;

@@ -27,6 +27,8 @@ class SealedWindow {
   [[nodiscard]] bool open(MutableBytes into, const fabric::sealed::Salt& salt, const fabric::WindowDescriptor& lent);
 
  private:
+  MutableBytes trailer_of(size_t length) const;  // the tags of `length` bytes
+
   fabric::ConnectionKey key_;
   size_t size_;
   std::unique_ptr<std::byte[]> memory_;

@@ -27,6 +27,32 @@ std::string declined(const net::HttpReply& reply) {
   return "the server declined the token" + (why ? " (" + std::string(why->substr(0, 200)) + ")" : std::string());
 }
 
+// The server says that it has moved the bytes, so that none is on its way any more.
+bool confirms(const net::HttpReply& reply) {
+  const auto said = reply.header("x-amz-rdma-reply");
+  return said == "200" || said == "206" || said == "204";
+}
+
+// A proxy's error has no code of S3, and says nothing about the server's operations.
+bool is_servers(const ClientError& error) { return error.http_status < 500 || !error.s3_code.empty(); }
+
+// The server says why it has not tried.
+bool declines(const net::HttpReply& reply) {
+  const auto why = reply.header("x-verbena-rdma-declined");
+  return why && why != "token: the transfer failed";
+}
+
+// Whether operations on the window may still be under way although the call has ended. On tcp, bytes of a write that
+// the server has given up are in the kernels' buffers. Answers below 500 without the object come before the first of
+// them.
+bool may_go_on(const Outcome<net::HttpReply>& reply, fabric::Access access, bool tcp, bool sealed) {
+  const int status = reply ? reply->status : reply.error().http_status;
+  if (status == 0 || (tcp && sealed)) return true;
+  if (!tcp) return false;
+  if (access == fabric::Access::server_reads) return !reply && !is_servers(reply.error());
+  return reply ? !confirms(*reply) && !declines(*reply) : status >= 500;
+}
+
 // "bytes 5-9/100" -> 5
 std::optional<uint64_t> range_length(std::optional<std::string_view> content_range) {
   if (!content_range || !content_range->starts_with("bytes ")) return std::nullopt;
@@ -141,7 +167,7 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
   auto reply = s3_.call(call);
   // The window is withdrawn before the outcome is returned, even if the server never answered. Nor is it known whether
   // a machine on the path has begun to write to a sealed one: tcp looks a key up when a write begins.
-  const bool doubtful = (!reply && reply.error().http_status == 0) || (sealed != nullptr && link->provider() == "tcp");
+  const bool doubtful = may_go_on(reply, access, link->provider() == "tcp", sealed != nullptr);
   if (doubtful) (*loan)->unanswered();
   loan->reset();
   if (doubtful) link.reset();  // the server's connection to this endpoint ends with it
@@ -171,7 +197,7 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
   const auto said = reply.header("x-amz-rdma-reply");
   GetReply out;
   out.info = object_info(reply, key);
-  if (said == "200" || said == "206" || said == "204") {
+  if (confirms(reply)) {
     knowledge_ = Knowledge::yes;
     const auto moved = decimal(reply.header("x-amz-rdma-bytes-transferred"));
     const uint64_t bytes = said == "204" ? 0 : moved.value_or(UINT64_MAX);

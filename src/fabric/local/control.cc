@@ -12,22 +12,36 @@ namespace {
 // SCM_MAX_FD of the kernel. Always enough room, so that the kernel never has to drop (and close, on our thread) some.
 constexpr size_t descriptors_max = 253;
 
-size_t descriptors_of(ControlType type) {
-  return type == ControlType::welcome ? 2 : type == ControlType::share ? 1 : 0;
+bool is_right(const ControlMessage& message, size_t descriptors) {
+  switch (message.type) {
+    case ControlType::welcome:
+      return descriptors == 2;
+    case ControlType::share:
+      return descriptors == 1;
+    case ControlType::hand_over:
+      return descriptors != 0 && descriptors <= handed_over_max && message.a == descriptors;
+    default:
+      return descriptors == 0;
+  }
 }
 
 }  // namespace
 
-Result<ControlMessage> parse_control(Bytes packet, size_t descriptors) {
+Result<ControlMessage> parse_control(Bytes packet) {
   ControlMessage message;
   if (packet.size() != sizeof message) return fail(Errc::malformed, "local: control packet size");
   std::memcpy(static_cast<void*>(&message), packet.data(), sizeof message);
   if (message.magic != ControlMessage::magic_value) return fail(Errc::malformed, "local: control packet magic");
   if (message.version != ControlMessage::version_value) return fail(Errc::unsupported, "local: protocol version");
-  if (message.type < ControlType::hello || message.type > ControlType::wake) {
+  if (message.type < ControlType::hello || message.type > ControlType::hand_over) {
     return fail(Errc::malformed, "local: control packet type");
   }
-  if (descriptors != descriptors_of(message.type)) return fail(Errc::malformed, "local: control packet descriptors");
+  return message;
+}
+
+Result<ControlMessage> parse_control(Bytes packet, size_t descriptors) {
+  VB_ASSIGN(const ControlMessage message, parse_control(packet));
+  if (!is_right(message, descriptors)) return fail(Errc::malformed, "local: control packet descriptors");
   return message;
 }
 
@@ -47,6 +61,7 @@ Result<Packet> receive_packet(int socket) {
   if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return fail(Errc::would_block, "local: receive");
 
   Packet packet;
+  packet.cut_off = received >= 0 && (header.msg_flags & MSG_CTRUNC) != 0;
   if (received > 0) packet.bytes.assign(buffer, buffer + received);
   for (cmsghdr* c = received < 0 ? nullptr : CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -65,8 +80,8 @@ Result<Packet> receive_packet(int socket) {
 }
 
 Result<void> send_control(int socket, const ControlMessage& message, std::span<const int> descriptors) {
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  if (descriptors.size() > 2) return fail(Errc::invalid_argument, "local: too many descriptors");
+  alignas(cmsghdr) char control[CMSG_SPACE(handed_over_max * sizeof(int))] = {};
+  if (descriptors.size() > handed_over_max) return fail(Errc::invalid_argument, "local: too many descriptors");
   iovec io{const_cast<ControlMessage*>(&message), sizeof message};
   msghdr header{};
   header.msg_iov = &io;

@@ -5,6 +5,8 @@
 //                                              or refused {status}
 //   client: share {a size} + memfd     server: shared {request, status, a key}
 //   client: withdraw {a key}           server: shared {request}: the memory is unmapped, or will be after its last use
+//   client: hand_over {a number of descriptors} + as many
+//                                      server: shared {request, status, a number}: kept for a moment under that number
 //                                      server: wake
 //
 // A sleeping client is woken on the socket, not by an eventfd: O_NONBLOCK belongs to the open file that both ends
@@ -18,11 +20,12 @@
 #include <vector>
 
 #include "base/result.h"
+#include "fabric/device.h"
 #include "fabric/local/fd.h"
 
 namespace verbena::fabric::local {
 
-enum class ControlType : uint16_t { hello = 1, welcome, refused, share, shared, withdraw, wake };
+enum class ControlType : uint16_t { hello = 1, welcome, refused, share, shared, withdraw, wake, hand_over };
 
 struct ControlMessage {
   static constexpr uint32_t magic_value = 0x31424c56;  // "VLB1"
@@ -40,10 +43,13 @@ static_assert(sizeof(ControlMessage) == 40);
 // Checks size, magic, version, type, and that the number of descriptors is right for the type.
 // unsupported: another version; malformed: anything else.
 Result<ControlMessage> parse_control(Bytes packet, size_t descriptors);
+// The same without the number of descriptors.
+Result<ControlMessage> parse_control(Bytes packet);
 
 struct Packet {
   std::vector<std::byte> bytes;  // up to one byte more than a ControlMessage, to detect longer packets
   std::vector<Fd> descriptors;
+  bool cut_off = false;  // it came with more descriptors: this process may open no more
 };
 // Receives one packet without blocking. would_block when there is none, closed at the end of the connection.
 Result<Packet> receive_packet(int socket);

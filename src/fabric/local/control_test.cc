@@ -34,6 +34,18 @@ TEST(Control, AnotherSizeMagicTypeOrNumberOfDescriptorsIsMalformed) {
   EXPECT_EQ(parse_control(bytes_of({.type = ControlType::share}), 0).error(), Errc::malformed);
 }
 
+TEST(Control, AsManyDescriptorsAreHandedOverAsTheMessageSays) {
+  const auto parsed = [](uint64_t said, size_t descriptors) {
+    return parse_control(bytes_of({.type = ControlType::hand_over, .a = said}), descriptors).has_value();
+  };
+  EXPECT_TRUE(parsed(1, 1));
+  EXPECT_TRUE(parsed(handed_over_max, handed_over_max));
+  EXPECT_FALSE(parsed(0, 0));
+  EXPECT_FALSE(parsed(2, 1));
+  EXPECT_FALSE(parsed(1, 2));
+  EXPECT_FALSE(parsed(handed_over_max + 1, handed_over_max + 1));
+}
+
 TEST(Control, AnotherVersionIsToldApart) {
   const ControlMessage hello{.version = 2, .type = ControlType::hello};
   EXPECT_EQ(parse_control(bytes_of(hello), 0).error(), Errc::unsupported);

@@ -9,7 +9,10 @@ namespace verbena::fabric::local {
 
 namespace {
 
+// The members are destroyed from the last to the first.
 struct Item {
+  std::shared_ptr<const void> counted;
+  std::vector<Fd> counted_ones;
   Fd fd;
   Mapping mapping;
 };
@@ -25,7 +28,9 @@ class Disposer {
   void add(Item item) {
     {
       std::lock_guard lock(mutex_);
-      if (items_.size() < items_max) {
+      const bool counted = item.counted != nullptr;
+      if (counted || others_ < others_max) {
+        others_ += counted ? 0 : 1;
         items_.push_back(std::move(item));
         condition_.notify_one();
       }
@@ -34,7 +39,7 @@ class Disposer {
   }
 
  private:
-  static constexpr size_t items_max = 512;
+  static constexpr size_t others_max = 512;
 
   Disposer() { std::thread(&Disposer::run, this).detach(); }
 
@@ -44,6 +49,7 @@ class Disposer {
       condition_.wait(lock, [this] { return !items_.empty(); });
       Item item = std::move(items_.front());
       items_.pop_front();
+      others_ -= item.counted == nullptr ? 1 : 0;
       lock.unlock();
     }
   }
@@ -51,15 +57,20 @@ class Disposer {
   std::mutex mutex_;
   std::condition_variable condition_;
   std::deque<Item> items_;
+  size_t others_ = 0;  // of them, those that are not counted elsewhere
 };
 
 }  // namespace
 
 void dispose(Fd fd) {
-  if (fd) Disposer::instance().add({std::move(fd), {}});
+  if (fd) Disposer::instance().add({.counted = {}, .counted_ones = {}, .fd = std::move(fd), .mapping = {}});
 }
 void dispose(Mapping mapping) {
-  if (mapping) Disposer::instance().add({{}, std::move(mapping)});
+  if (mapping) Disposer::instance().add({.counted = {}, .counted_ones = {}, .fd = {}, .mapping = std::move(mapping)});
+}
+void dispose(std::vector<Fd> counted_ones, std::shared_ptr<const void> counted) {
+  Disposer::instance().add(
+      {.counted = std::move(counted), .counted_ones = std::move(counted_ones), .fd = {}, .mapping = {}});
 }
 
 }  // namespace verbena::fabric::local

@@ -3,6 +3,9 @@
 // queue), and unmapping gigabytes takes milliseconds: neither may happen on a core's thread or delay the listener.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "fabric/local/fd.h"
 
 namespace verbena::fabric::local {
@@ -11,5 +14,7 @@ namespace verbena::fabric::local {
 // not pile up without bound.
 void dispose(Fd fd);
 void dispose(Mapping mapping);
+// Never by the caller: the count bounds them. `counted` ends when all are closed.
+void dispose(std::vector<Fd> counted_ones, std::shared_ptr<const void> counted);
 
 }  // namespace verbena::fabric::local

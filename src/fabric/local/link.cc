@@ -266,6 +266,15 @@ Result<std::unique_ptr<Lent>> LocalLink::lend_device(const DeviceLoan& loan, Acc
   return std::make_unique<DeviceLent>(lending_, held, descriptor, loan.unfinished);
 }
 
+Result<uint32_t> LocalLink::hand_over(std::span<const int> descriptors) {
+  if (descriptors.empty() || descriptors.size() > handed_over_max) {
+    return fail(Errc::invalid_argument, "local: number of descriptors");
+  }
+  VB_ASSIGN(const ControlMessage reply, ask({.type = ControlType::hand_over, .a = descriptors.size()}, descriptors));
+  if (reply.status != 0) return fail(static_cast<Errc>(reply.status), "local: the server takes no descriptors");
+  return static_cast<uint32_t>(reply.a);
+}
+
 // The server's key for a slab; shares the slab at its first use.
 Result<uint32_t> LocalLink::share(const std::shared_ptr<Slab>& slab) {
   if (const auto found = shared_.find(slab->id()); found != shared_.end()) return found->second.key;

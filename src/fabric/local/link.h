@@ -61,6 +61,7 @@ class LocalLink final : public Link, public DeviceLink {
   Result<std::unique_ptr<Lent>> lend(MutableBytes memory, Access access) override;
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return pool_->allocate(size); }
   Result<std::unique_ptr<Lent>> lend_device(const DeviceLoan& loan, Access access) override;
+  Result<uint32_t> hand_over(std::span<const int> descriptors) override;
 
  private:
   struct SharedSlab {

@@ -37,6 +37,9 @@ struct Options {
   size_t client_memory_count_max = 64;
   uint64_t client_memory_size_max = 2 * GiB;  // per peer, bytes of all its memfds
   uint64_t memory_size_max = 16 * GiB;        // of all peers of the port
+  // Whether peers that were admitted may hand over descriptors (DeviceLink), and how long those wait for their use.
+  bool takes_descriptors = false;
+  std::chrono::milliseconds handed_over_timeout{5000};
 
   // Client.
   std::chrono::microseconds spin_for{50};  // how long wait() polls before it sleeps

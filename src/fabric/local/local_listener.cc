@@ -28,10 +28,15 @@ void signal(int eventfd) {
   [[maybe_unused]] const ssize_t written = ::write(eventfd, &one, sizeof one);
 }
 
-void log_joined(PeerId peer, int socket) {
+// Of the process that connected.
+ucred credentials_of(int socket) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
   ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size);
+  return credentials;
+}
+
+void log_joined(PeerId peer, const ucred& credentials) {
   log::info("local: client joined peer={} pid={} uid={} gid={}", peer, credentials.pid, credentials.uid,
             credentials.gid);
 }
@@ -163,6 +168,7 @@ void LocalListener::serve(int fd) {
 
 // False: close the connection.
 bool LocalListener::handle(Connection& connection, Packet packet) {
+  if (packet.cut_off) return answer_cut_off(connection, std::move(packet));
   auto message = parse_control(packet.bytes, packet.descriptors.size());
   const bool has_joined = connection.peer != 0;
   if (message && !has_joined && message->type == ControlType::hello) return welcome(connection);
@@ -170,8 +176,11 @@ bool LocalListener::handle(Connection& connection, Packet packet) {
     return share(connection, *message, std::move(packet.descriptors[0]));
   }
   if (message && has_joined && message->type == ControlType::withdraw && withdraw(connection, *message)) return true;
+  if (message && has_joined && message->type == ControlType::hand_over) {
+    return hand_over(connection, *message, std::move(packet.descriptors));
+  }
 
-  for (auto& fd : packet.descriptors) dispose(std::move(fd));
+  dispose_all(std::move(packet.descriptors));
   if (has_joined) {
     Counters::get().violations.add();
     log::warn("local: client broke the socket protocol peer={}", connection.peer);
@@ -239,7 +248,9 @@ bool LocalListener::welcome(Connection& connection) {
   connection.budgets = {memory_bytes_, std::make_shared<Budget>(options_.client_memory_size_max),
                         std::make_shared<Budget>(options_.client_memory_count_max)};
   descriptors_.emplace(connection.peer, connection.socket->get());
-  log_joined(connection.peer, connection.socket->get());
+  const ucred credentials = credentials_of(connection.socket->get());
+  connection.parcel_budgets = Parcel::budgets_for(credentials.uid);
+  log_joined(connection.peer, credentials);
   Counters::get().peers.add();
   post([events = events_, peer = connection.peer, socket = connection.socket, region = std::move(*region),
         doorbell = std::move(doorbell)]() mutable {
@@ -252,15 +263,7 @@ bool LocalListener::share(Connection& connection, const ControlMessage& message,
   ControlMessage reply{.type = ControlType::shared, .request = message.request};
   if (connection.key_next >= device_key_first) return false;  // a million keys in one connection: it can reconnect
   auto memory = ClientMemory::map(std::move(fd), message.a, connection.budgets);
-  if (!memory) {
-    Counters::get().memory_refused.add();
-    if (!std::exchange(connection.refusal_logged, true)) {
-      log::warn("local: shared memory refused peer={}: {}", connection.peer, describe(memory.error()));
-    }
-    reply.status = static_cast<uint32_t>(memory.error().code);
-    // A client that does not read its replies cannot be served.
-    return send_control(connection.socket->get(), reply).has_value();
-  }
+  if (!memory) return refuse_memory(connection, reply, memory.error());
   const uint32_t key = connection.key_next++;
   connection.keys.push_back(key);
   reply.a = key;
@@ -268,6 +271,56 @@ bool LocalListener::share(Connection& connection, const ControlMessage& message,
     events->memory_shared(peer, key, std::move(memory), reply);
   });
   return true;
+}
+
+bool LocalListener::refuse_memory(Connection& connection, ControlMessage reply, const Error& why) {
+  Counters::get().memory_refused.add();
+  if (!std::exchange(connection.refusal_logged, true)) {
+    log::warn("local: shared memory refused peer={}: {}", connection.peer, describe(why));
+  }
+  reply.status = static_cast<uint32_t>(why.code);
+  // A client that does not read its replies cannot be served.
+  return send_control(connection.socket->get(), reply).has_value();
+}
+
+bool LocalListener::hand_over(Connection& connection, const ControlMessage& message, std::vector<Fd> descriptors) {
+  ControlMessage reply{.type = ControlType::shared, .request = message.request};
+  note_admitted();  // perhaps a moment ago
+  if (!options_.takes_descriptors || !connection.admitted) {
+    dispose_all(std::move(descriptors));
+    const Error why{.code = Errc::access_denied, .sys = 0, .context = "local: descriptors"};
+    return refuse_descriptors(connection, reply, why);
+  }
+  auto parcel = Parcel::keep(std::move(descriptors), connection.parcel_budgets);
+  if (!parcel) return refuse_descriptors(connection, reply, parcel.error());
+  connection.parcels_refused = 0;
+  const uint32_t number = connection.parcel_next++;
+  reply.a = number;
+  post([events = events_, peer = connection.peer, number, parcel = std::move(*parcel), reply]() mutable {
+    events->handed_over(peer, number, std::move(parcel), reply);
+  });
+  return true;
+}
+
+// Those that are refused are closed uncounted: a client does not go on and on with them.
+bool LocalListener::refuse_descriptors(Connection& connection, const ControlMessage& reply, const Error& why) {
+  const unsigned most = connection.admitted ? 64 : 4;
+  if (++connection.parcels_refused > most) {
+    Counters::get().violations.add();
+    log::warn("local: client hands over too many descriptors peer={}", connection.peer);
+    return false;
+  }
+  return refuse_memory(connection, reply, why);
+}
+
+// This process is out of descriptors, which is no fault of the client's.
+bool LocalListener::answer_cut_off(Connection& connection, Packet packet) {
+  dispose_all(std::move(packet.descriptors));
+  const auto message = parse_control(packet.bytes);
+  const bool brings = message && (message->type == ControlType::share || message->type == ControlType::hand_over);
+  if (connection.peer == 0 || !brings) return false;
+  return refuse_descriptors(connection, {.type = ControlType::shared, .request = message->request},
+                            {.code = Errc::slow_down, .sys = 0, .context = "local: out of descriptors"});
 }
 
 bool LocalListener::withdraw(Connection& connection, const ControlMessage& message) {

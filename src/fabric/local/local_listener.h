@@ -18,6 +18,7 @@
 #include "fabric/local/control.h"
 #include "fabric/local/disposer.h"
 #include "fabric/local/local.h"
+#include "fabric/local/parcel.h"
 #include "fabric/local/shared_region.h"
 
 namespace verbena::fabric::local {
@@ -44,6 +45,9 @@ class ListenerEvents {
                              const ControlMessage& reply) = 0;
   // A client withdrew memory, and waits for `reply` before it shares more.
   virtual void memory_withdrawn(PeerId peer, uint32_t key, const ControlMessage& reply) = 0;
+  // A client handed over descriptors, and waits for `reply`.
+  virtual void handed_over(PeerId peer, uint32_t number, std::shared_ptr<const Parcel> parcel,
+                           const ControlMessage& reply) = 0;
   virtual void gone(PeerId peer) = 0;
 
  protected:
@@ -72,7 +76,10 @@ class LocalListener {
     bool admitted = false;
     MemoryBudgets budgets;
     uint32_t key_next = 0;
-    bool refusal_logged = false;  // logged once; the rest is counted
+    Parcel::Budgets parcel_budgets = {};
+    uint32_t parcel_next = 1;
+    unsigned parcels_refused = 0;  // since one was kept
+    bool refusal_logged = false;   // logged once; the rest is counted
     std::vector<uint32_t> keys;
   };
 
@@ -86,6 +93,10 @@ class LocalListener {
   bool welcome(Connection& connection);
   bool share(Connection& connection, const ControlMessage& message, Fd fd);
   bool withdraw(Connection& connection, const ControlMessage& message);
+  bool hand_over(Connection& connection, const ControlMessage& message, std::vector<Fd> descriptors);
+  bool refuse_memory(Connection& connection, ControlMessage reply, const Error& why);
+  bool refuse_descriptors(Connection& connection, const ControlMessage& reply, const Error& why);
+  bool answer_cut_off(Connection& connection, Packet packet);
   void refuse(Connection& connection, Errc code);
   void close(int fd, bool tell);
   void close_slow_ones();

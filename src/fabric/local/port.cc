@@ -92,6 +92,33 @@ void LocalPort::memory_withdrawn(PeerId id, uint32_t key, const ControlMessage& 
   if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
 }
 
+void LocalPort::handed_over(PeerId id, uint32_t number, std::shared_ptr<const Parcel> parcel,
+                            const ControlMessage& reply) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return;
+  const Deadline until = deadline_in(options_.handed_over_timeout);
+  peer->waiting.insert_or_assign(number, Waiting{std::move(parcel), until});
+  if (!forgets_parcels_) forget_parcels(until);
+  if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
+}
+
+// What is not used in time: looked for again as long as anything waits.
+void LocalPort::forget_parcels(Deadline first) {
+  forgets_parcels_ = true;
+  forget_parcels_.expires_at(first);
+  forget_parcels_.async_wait([this, alive = std::weak_ptr<char>(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
+    forgets_parcels_ = false;
+    const Deadline now = SteadyClock::now();
+    Deadline next = Deadline::max();
+    for (auto& [id, peer] : peers_) {
+      std::erase_if(peer->waiting, [now](const auto& one) { return one.second.until <= now; });
+      for (const auto& [number, waiting] : peer->waiting) next = std::min(next, waiting.until);
+    }
+    if (next != Deadline::max()) forget_parcels(next);
+  });
+}
+
 void LocalPort::gone(PeerId id) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
@@ -172,6 +199,19 @@ Result<std::unique_ptr<Window>> LocalPort::open_window(PeerId id, const WindowDe
     return std::make_unique<DeviceWindow>(peer->memory, share.memory, share.devices->arena(), lent, access);
   }
   return std::make_unique<LocalWindow>(peer->memory, memory->second, copies_, lent, access);
+}
+
+Result<HandedOver> LocalPort::take_handed_over(PeerId id, uint32_t number) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return fail(Errc::closed, "local: no such peer");
+  auto found = peer->waiting.extract(number);
+  if (found.empty() || found.mapped().until <= SteadyClock::now()) {
+    return fail(Errc::invalid_argument, "local: no such descriptors");
+  }
+  auto parcel = std::move(found.mapped().parcel);
+  HandedOver all{.descriptors = parcel->descriptors()};
+  all.open = std::move(parcel);
+  return all;
 }
 
 Result<uint64_t> LocalPort::add_device_memory(PeerId id, std::shared_ptr<memory::cuda::Mapped> memory,

@@ -5,6 +5,7 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -19,7 +20,7 @@ namespace verbena::fabric::local {
 class LocalPort final : public Port, public DevicePort, public Pollable, private ListenerEvents {
  public:
   LocalPort(Core& core, const Options& options)
-      : core_(core), options_(options), rung_(core.io()), look_aside_(core.io()) {}
+      : core_(core), options_(options), rung_(core.io()), look_aside_(core.io()), forget_parcels_(core.io()) {}
   Result<void> open(const std::string& socket_path);
   ~LocalPort() override;
 
@@ -37,6 +38,7 @@ class LocalPort final : public Port, public DevicePort, public Pollable, private
   Result<void> send_joined(PeerId peer, Bytes first, Bytes second) override;
   Result<std::unique_ptr<Window>> open_window(PeerId peer, const WindowDescriptor& lent, Access access) override;
 
+  Result<HandedOver> take_handed_over(PeerId peer, uint32_t number) override;
   Result<uint64_t> add_device_memory(PeerId peer, std::shared_ptr<memory::cuda::Mapped> memory,
                                      std::shared_ptr<memory::cuda::Devices> devices) override;
   Fence remove_device_memory(PeerId peer, uint64_t number) override;
@@ -51,6 +53,11 @@ class LocalPort final : public Port, public DevicePort, public Pollable, private
     std::shared_ptr<memory::cuda::Mapped> memory;
     std::shared_ptr<memory::cuda::Devices> devices;
   };
+  // What a peer has handed over, until it is used.
+  struct Waiting {
+    std::shared_ptr<const Parcel> parcel;
+    Deadline until{};
+  };
   struct Peer {
     PeerId id;
     std::shared_ptr<Socket> socket;
@@ -60,9 +67,10 @@ class LocalPort final : public Port, public DevicePort, public Pollable, private
     std::unordered_map<uint32_t, std::shared_ptr<ClientMemory>> windows;
     std::unordered_map<uint32_t, DeviceShare> devices = {};
     uint32_t device_key_next = device_key_first;
-    bool active = true;  // polled; else its doorbell is watched
-    bool heard = true;   // since the last check for idle peers
-    unsigned rings = 0;  // since its last message
+    std::map<uint32_t, Waiting> waiting = {};  // by number
+    bool active = true;                        // polled; else its doorbell is watched
+    bool heard = true;                         // since the last check for idle peers
+    unsigned rings = 0;                        // since its last message
     bool removed = false;
   };
 
@@ -70,6 +78,8 @@ class LocalPort final : public Port, public DevicePort, public Pollable, private
   void memory_shared(PeerId peer, uint32_t key, std::shared_ptr<ClientMemory> memory,
                      const ControlMessage& reply) override;
   void memory_withdrawn(PeerId peer, uint32_t key, const ControlMessage& reply) override;
+  void handed_over(PeerId peer, uint32_t number, std::shared_ptr<const Parcel> parcel,
+                   const ControlMessage& reply) override;
   void gone(PeerId peer) override;
 
   Peer* find(PeerId peer);
@@ -87,6 +97,7 @@ class LocalPort final : public Port, public DevicePort, public Pollable, private
   void wait_for_doorbells();
   void rung(PeerId peer);
   void look_aside();
+  void forget_parcels(Deadline first);
 
   Core& core_;
   const Options options_;
@@ -96,6 +107,8 @@ class LocalPort final : public Port, public DevicePort, public Pollable, private
   boost::asio::posix::stream_descriptor rung_;  // the doorbells' descriptor
   boost::asio::steady_timer look_aside_;        // for sets of doorbells that are put aside
   bool looks_aside_ = false;
+  boost::asio::steady_timer forget_parcels_;
+  bool forgets_parcels_ = false;  // the timer runs
   std::unordered_map<PeerId, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> active_;
   std::vector<std::unique_ptr<Peer>> removed_;  // until they are not in use

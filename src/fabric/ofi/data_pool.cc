@@ -23,6 +23,12 @@ std::string key_of(DataPool::Lender lender, std::string_view name) {
   return static_cast<char>(lender) + std::string(name);
 }
 
+DataPool::Lender lender_of(const DataPeer& peer) { return static_cast<DataPool::Lender>(peer.key.front()); }
+
+bool serves(const DataEndpoint& endpoint, DataPool::Lender lender) {
+  return !endpoint.peers().empty() && lender_of(*endpoint.peers().front()) == lender;
+}
+
 }  // namespace
 
 DataPool::DataPool(Core& core, Domain& domain, const memory::Arena& arena, const Options& options, size_t depth)
@@ -78,24 +84,37 @@ Result<void> DataPool::bind(const std::shared_ptr<DataPeer>& peer) {
   peer->used_at = SteadyClock::now();
   if (peer->endpoint != nullptr) return {};
   DataEndpoint* endpoint = nullptr;
-  if (endpoints_.size() < options_.data_endpoints_max || drop_least_used()) {
+  const Lender lender = lender_of(*peer);
+  if (make_room(lender)) {
     VB_ASSIGN(auto opened, DataEndpoint::open(domain_, depth_, settle_, core_.io()));
     endpoint = endpoints_.emplace_back(std::move(opened)).get();
     DataMetrics::of_process().endpoints_opened.add();
     DataMetrics::of_process().endpoints.add(1);
   } else {
-    endpoint = room_for_one_more();
+    endpoint = room_for_one_more(lender);
   }
   if (endpoint == nullptr) return fail(Errc::slow_down, "fabric: every data endpoint is taken");
   peer->connect_by = deadline_in(options_.connect_deadline);
   return endpoint->add_peer(peer);
 }
 
+bool DataPool::tokens_have_their_part() const {
+  const auto of_tokens = std::ranges::count_if(endpoints_, [](const auto& one) { return serves(*one, Lender::token); });
+  return static_cast<size_t>(of_tokens) >= options_.data_endpoints_max - options_.data_endpoints_max / 4;
+}
+
+// Whether a new endpoint may be opened for it, if need be after dropping an idle one.
+bool DataPool::make_room(Lender lender) {
+  const bool only_of_tokens = lender == Lender::token && tokens_have_their_part();
+  if (!only_of_tokens && endpoints_.size() < options_.data_endpoints_max) return true;
+  return drop_least_used(only_of_tokens);
+}
+
 // Peers share an endpoint only at the limit: an idle one is dropped first.
-DataEndpoint* DataPool::room_for_one_more() {
+DataEndpoint* DataPool::room_for_one_more(Lender lender) {
   DataEndpoint* best = nullptr;
   for (const auto& endpoint : endpoints_) {
-    if (!endpoint->has_room()) continue;
+    if (!endpoint->has_room() || !serves(*endpoint, lender)) continue;
     if (best == nullptr || (best->busy() && !endpoint->busy()) ||
         (best->busy() == endpoint->busy() && endpoint->peers().size() < best->peers().size())) {
       best = endpoint.get();
@@ -105,10 +124,11 @@ DataEndpoint* DataPool::room_for_one_more() {
 }
 
 // Closes the least recently used endpoint without open windows.
-bool DataPool::drop_least_used() {
+bool DataPool::drop_least_used(bool only_of_tokens) {
   DataEndpoint* oldest = nullptr;
   SteadyClock::time_point oldest_at = SteadyClock::time_point::max();
   for (const auto& endpoint : endpoints_) {
+    if (only_of_tokens && !serves(*endpoint, Lender::token)) continue;
     SteadyClock::time_point used_at{};
     bool idle = !endpoint->busy();
     for (const auto& peer : endpoint->peers()) {

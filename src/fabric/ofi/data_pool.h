@@ -19,10 +19,12 @@ class DataPool {
   ~DataPool();  // requires close()
   DataPool(const DataPool&) = delete;
 
-  // The lender of a window. The end of a session must not affect windows that a token lent from the same endpoint.
+  // The lender of a window. The end of a session must not affect windows that a token lent from the same endpoint, and
+  // the two never share one of the server's: a token may name any port, and what fails there closes it.
   enum class Lender : char { session = 's', token = 't' };
 
-  // A window of the peer with this (checked) endpoint name. slow_down when every endpoint is taken.
+  // A window of the peer with this (checked) endpoint name. slow_down when every endpoint is taken. A quarter of them
+  // is kept for sessions.
   Result<std::unique_ptr<Window>> open_window(Lender lender, std::string_view name, const WindowDescriptor& lent,
                                               Access access);
   // Fails the session's operations in flight.
@@ -46,14 +48,16 @@ class DataPool {
   void expire_waiting(SteadyClock::time_point now);
   bool fits(const DataPeer& peer, const Transfer& transfer) const;
   Result<void> bind(const std::shared_ptr<DataPeer>& peer);
-  DataEndpoint* room_for_one_more();
-  bool drop_least_used();
+  DataEndpoint* room_for_one_more(Lender lender);
+  bool drop_least_used(bool only_of_tokens);
   void recycle(DataEndpoint& endpoint, const char* reason);
   void restart(std::vector<Transfer*> transfers);
   void scan(SteadyClock::time_point now);
   void take_settled(SteadyClock::time_point now);
   void resume_finished();
   void close_window(const std::shared_ptr<DataPeer>& peer);
+  bool tokens_have_their_part() const;
+  bool make_room(Lender lender);
 
   Core& core_;
   Domain& domain_;

@@ -424,6 +424,44 @@ TEST(OfiWindows, OfManyPeersShareABoundedNumberOfEndpoints) {
   for (size_t i = 1; i < windows.size(); ++i) EXPECT_TRUE(windows[i]->write(lease.bytes()).get());
 }
 
+// A token may name any port of its client's, where perhaps nothing answers.
+TEST(OfiWindows, OfTokensLeaveEndpointsToSessions) {
+  Options options = testing::test_options();
+  options.data_endpoints_max = 4;
+  TestServer server(options);
+  ASSERT_TRUE(server.fabric);
+  TestClient client;
+  const auto own = decode_socket_name(client.link->address());
+  ASSERT_TRUE(own);
+  std::vector<std::unique_ptr<Opened>> dead;
+  for (uint16_t port = 20'000; port < 20'100; ++port) {
+    const std::string name = encode_socket_name({own->ip, port});
+    auto opened = std::make_unique<Opened>(server, name, WindowDescriptor{0, 4096, 1}, Access::server_writes);
+    if (!opened->window) {
+      EXPECT_EQ(opened->error.code, Errc::slow_down);
+      break;
+    }
+    dead.push_back(std::move(opened));
+  }
+  EXPECT_EQ(dead.size(), 12u) << "one endpoint of four is kept";
+  std::vector<std::byte> memory(4096);
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  Port& port = server.fabric->port();
+  const auto peer = server.call([&] { return port.add_peer(client.link->address()); });
+  ASSERT_TRUE(peer);
+  auto window = server.call([&] { return port.open_window(*peer, lent->descriptor(), Access::server_writes); });
+  ASSERT_TRUE(window) << describe(window.error());
+  const auto lease = server.lease(4096, std::byte{7});
+  std::vector<std::future<Result<void>>> writes;
+  for (const auto& one : dead) writes.push_back(one->write(lease.bytes()));
+  for (int i = 0; i < 3; ++i) {
+    const auto written = server.spawn(write_once(window->get(), lease.bytes(), 0, soon)).get();
+    EXPECT_TRUE(written) << describe(written.error());
+  }
+  for (auto& write : writes) EXPECT_FALSE(write.get());
+  server.call([&] { window->reset(); });
+}
+
 TEST(OfiWindows, OfGoneClientsDoNotPileUp) {
   Options options = testing::test_options();
   options.data_endpoints_max = 4;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/cursor.h"
+#include "fabric/sealing_names.h"
 
 namespace verbena::fabric::sealed {
 namespace {
@@ -16,10 +17,6 @@ AeadNonce nonce_of(uint64_t number) {
   AeadNonce nonce{};
   for (size_t i = 0; i < 8; ++i) nonce[4 + i] = static_cast<std::byte>(number >> (8 * i));
   return nonce;
-}
-
-AeadKind kind_of(Sealing sealing) {
-  return sealing == Sealing::chacha20_poly1305 ? AeadKind::chacha20_poly1305 : AeadKind::aes_256_gcm;
 }
 
 Sha256 root_of(const ConnectionKey& key, const Salt& salt, std::string_view label, Bytes more = {}) {
@@ -73,7 +70,7 @@ bool Cipher::open(uint64_t number, Bytes context, Bytes sealed, Bytes tag, std::
 }
 
 Ciphers derive(const ConnectionKey& key, const Salt& salt, Side side, unsigned epoch_bits) {
-  const AeadKind kind = kind_of(key.sealing);
+  const AeadKind kind = aead_of(key.sealing);
   const auto cipher = [&](std::string_view label) { return Cipher(root_of(key, salt, label), kind, epoch_bits); };
   Cipher to_server = cipher("messages to server"), to_client = cipher("messages to client");
   Cipher up = cipher("records to server"), down = cipher("records to client");
@@ -84,7 +81,7 @@ Ciphers derive(const ConnectionKey& key, const Salt& salt, Side side, unsigned e
 Cipher derive_transfer(const ConnectionKey& key, const Salt& salt, Direction direction, uint64_t length) {
   const std::string_view label = direction == Direction::to_server ? "transfer to server" : "transfer to client";
   const uint64_t told = cursor::little_endian(length);
-  return Cipher(root_of(key, salt, label, std::as_bytes(std::span(&told, 1))), kind_of(key.sealing));
+  return Cipher(root_of(key, salt, label, std::as_bytes(std::span(&told, 1))), aead_of(key.sealing));
 }
 
 }  // namespace verbena::fabric::sealed

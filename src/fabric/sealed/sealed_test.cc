@@ -8,6 +8,7 @@
 #include "fabric/sealed/counters.h"
 #include "fabric/sealed/frames.h"
 #include "fabric/sealed/test_wire.h"
+#include "fabric/sealing_names.h"
 
 namespace verbena::fabric::sealed {
 namespace {
@@ -546,6 +547,24 @@ TEST(SealedFrames, RandomBodiesAreReadOrRefused) {
   EXPECT_EQ(back->place.length, 100'000u);
   EXPECT_EQ(back->segment, 3);
   EXPECT_EQ(back->seals.first, 5u);
+}
+
+TEST(SealingNames, ACipherThatThisMachineForbidsIsNotUsable) {
+  const auto gcm_only = [](AeadKind kind) { return kind == AeadKind::aes_256_gcm; };
+  EXPECT_EQ(usable_sealing_of("aes-256-gcm", gcm_only), Sealing::aes_256_gcm);
+  EXPECT_EQ(usable_sealing_of("chacha20-poly1305", gcm_only), Sealing::none);
+  EXPECT_EQ(usable_sealing_of("rot13", gcm_only), Sealing::none);
+  EXPECT_EQ(sealing_of("chacha20-poly1305"), Sealing::chacha20_poly1305);
+}
+
+TEST(SealingNames, TheCiphersOfAMachineAreListedTheFastestFirst) {
+  using List = std::vector<Sealing>;
+  const auto all = [](AeadKind) { return true; };
+  const auto gcm_only = [](AeadKind kind) { return kind == AeadKind::aes_256_gcm; };
+  EXPECT_EQ(usable_sealings(all, AeadKind::aes_256_gcm), (List{Sealing::aes_256_gcm, Sealing::chacha20_poly1305}));
+  EXPECT_EQ(usable_sealings(all, AeadKind::chacha20_poly1305),
+            (List{Sealing::chacha20_poly1305, Sealing::aes_256_gcm}));
+  EXPECT_EQ(usable_sealings(gcm_only, AeadKind::chacha20_poly1305), List{Sealing::aes_256_gcm});
 }
 
 }  // namespace

@@ -7,8 +7,7 @@ namespace verbena::fabric::sealed {
 Transfer::Transfer(const ConnectionKey& key, const Salt& salt, Direction direction, const WindowDescriptor& window,
                    uint64_t length)
     : cipher_(derive_transfer(key, salt, direction, length)),
-      place_{window.key, window.base, static_cast<uint32_t>(length)},
-      tags_(trailer_size(length)) {}
+      place_{window.key, window.base, static_cast<uint32_t>(length)} {}
 
 void Transfer::seal(Bytes plain, std::byte* out) {
   while (!plain.empty()) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "fabric/sealed/cipher.h"
 #include "fabric/sealed/frames.h"
@@ -32,7 +31,7 @@ class Transfer {
            uint64_t length);
 
   uint64_t length() const { return place_.length; }
-  size_t records() const { return tags_.size() / aead_tag_size; }
+  size_t records() const { return trailer_size(length()) / aead_tag_size; }
   // The bytes of record `i`.
   uint32_t size_of(size_t i) const { return part_of(place_, i).length; }
 
@@ -40,8 +39,10 @@ class Transfer {
   // than length() in all.
   void seal(Bytes plain, std::byte* out);
   uint64_t sealed() const { return sealed_; }
-  // The trailer: of a sender complete once all is sealed; a receiver writes to it what it got.
-  MutableBytes tags() { return tags_; }
+  // The trailer's memory, trailer_size(length()) bytes of the caller's, which outlive this. Named before the first
+  // seal() or open(). Of a sender it is complete once all is sealed; a receiver writes to it what it got.
+  void keep_tags_in(MutableBytes memory) { tags_ = memory; }
+  MutableBytes tags() const { return tags_; }
 
   // False: not what was sealed as record `i`; `out` is then wiped. `out` may be the memory of `sealed`.
   [[nodiscard]] bool open(size_t i, Bytes sealed, std::byte* out);
@@ -49,7 +50,7 @@ class Transfer {
  private:
   Cipher cipher_;
   Place place_;
-  std::vector<std::byte> tags_;
+  MutableBytes tags_;
   uint64_t sealed_ = 0;
 };
 

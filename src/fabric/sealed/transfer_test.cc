@@ -23,18 +23,19 @@ std::vector<std::byte> random_bytes(size_t size) {
 
 // Sealed in place, `step` bytes at a time; the tags follow.
 std::vector<std::byte> sealed_by(Transfer& transfer, std::vector<std::byte> bytes, size_t step) {
+  std::vector<std::byte> tags(trailer_size(bytes.size()));
+  transfer.keep_tags_in(tags);
   for (size_t at = 0; at < bytes.size(); at += step) {
     const size_t n = std::min(step, bytes.size() - at);
     transfer.seal(Bytes(bytes).subspan(at, n), bytes.data() + at);
   }
-  bytes.insert(bytes.end(), transfer.tags().begin(), transfer.tags().end());
+  bytes.insert(bytes.end(), tags.begin(), tags.end());
   return bytes;
 }
 
 // The plain bytes; nullopt: a record cannot be opened.
 std::optional<std::vector<std::byte>> opened_by(Transfer& transfer, std::vector<std::byte> bytes) {
-  const Bytes tags = Bytes(bytes).subspan(transfer.length());
-  std::ranges::copy(tags, transfer.tags().begin());
+  transfer.keep_tags_in(MutableBytes(bytes).subspan(transfer.length()));
   for (size_t i = 0; i < transfer.records(); ++i) {
     const MutableBytes record = MutableBytes(bytes).subspan(i * record_size_max, transfer.size_of(i));
     if (!transfer.open(i, record, record.data())) return std::nullopt;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "native/wire/bodies.h"
 
@@ -9,13 +10,24 @@ namespace verbena::native::wire {
 
 inline constexpr unsigned version_of_devices = 8;
 
+inline constexpr size_t device_pieces_max = 128;
+
+enum DeviceKind : uint8_t {
+  device_by_handle = 1,  // a CUDA allocation by its IPC handle
+  // Pieces of CUDA's physical memory, side by side, by descriptors that the client has handed over on the socket.
+  device_by_pieces = 2,
+};
+
 struct Device {
-  uint8_t kind = 1;  // 1: a CUDA allocation by its IPC handle
+  uint8_t kind = device_by_handle;
   std::array<std::byte, 16> device{};
-  uint64_t size = 0;  // of the allocation
-  std::array<std::byte, 64> handle{};
+  uint64_t size = 0;                   // of the allocation, or of all pieces
+  std::array<std::byte, 64> handle{};  // by handle
+  uint32_t handed_over = 0;            // by pieces: the number of their descriptors
+  std::vector<uint64_t> pieces = {};   // their sizes, in order
 };
 bool encode(Writer& out, const Device& request);
+// By pieces: as many pieces as are allowed, none empty, whose sum is the size.
 std::optional<Device> decode_device(Bytes body);
 
 struct DeviceShared {

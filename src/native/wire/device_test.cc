@@ -27,6 +27,45 @@ TEST(WireDevice, IsReadAsItWasWritten) {
   }
 }
 
+TEST(WireDevice, PiecesAddUpToTheSize) {
+  Device sent{
+      .kind = device_by_pieces, .size = 6'000'000, .handed_over = 77, .pieces = {1'000'000, 2'000'000, 3'000'000}};
+  sent.device.fill(std::byte{5});
+  std::array<std::byte, 100> buffer;
+  const auto written = [&](const Device& request) {
+    Writer out(buffer);
+    EXPECT_TRUE(encode(out, request));
+    return Bytes(buffer).first(out.size());
+  };
+  const Bytes bytes = written(sent);
+  ASSERT_EQ(bytes.size(), 55u);
+  const auto read = decode_device(bytes);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->kind, device_by_pieces);
+  EXPECT_EQ(read->device, sent.device);
+  EXPECT_EQ(read->size, sent.size);
+  EXPECT_EQ(read->handed_over, 77u);
+  EXPECT_EQ(read->pieces, sent.pieces);
+  for (size_t size = 0; size <= buffer.size(); ++size) {
+    if (size == 55) continue;
+    EXPECT_FALSE(decode_device(Bytes(buffer).first(size)));
+  }
+  for (const std::vector<uint64_t>& pieces : std::vector<std::vector<uint64_t>>{
+           {}, {6'000'001}, {5'999'999}, {0, 6'000'000}, {UINT64_MAX, 6'000'001}, {6'000'000, UINT64_MAX}}) {
+    EXPECT_FALSE(decode_device(written({.kind = device_by_pieces, .size = 6'000'000, .pieces = pieces})));
+  }
+}
+
+TEST(WireDevice, PiecesAreFew) {
+  std::vector<std::byte> buffer(2000);
+  for (const size_t count : {device_pieces_max, device_pieces_max + 1}) {
+    Writer out(buffer);
+    ASSERT_TRUE(
+        encode(out, Device{.kind = device_by_pieces, .size = count, .pieces = std::vector<uint64_t>(count, 1)}));
+    EXPECT_EQ(decode_device(Bytes(buffer).first(out.size())).has_value(), count == device_pieces_max);
+  }
+}
+
 TEST(WireDevice, NumbersToo) {
   std::array<std::byte, 16> buffer;
   Writer out(buffer);

@@ -14,8 +14,8 @@ namespace verbena::rdma::rc {
 
 namespace asio = boost::asio;
 
-Channel::Channel(std::unique_ptr<QueuePair> pair, GiveBack give_back)
-    : pair_(std::move(pair)), give_back_(std::move(give_back)) {}
+Channel::Channel(std::unique_ptr<QueuePair> pair, std::chrono::milliseconds settle, GiveBack give_back)
+    : pair_(std::move(pair)), settle_(settle), give_back_(std::move(give_back)) {}
 
 Channel::~Channel() {
   if (events_) events_->release();
@@ -27,6 +27,13 @@ std::unique_ptr<QueuePair> Channel::take() {
   events_.reset();
   for (const auto& [id, one] : waiting_) one->timer->cancel();
   return std::exchange(pair_, nullptr);
+}
+
+void Channel::stop() {
+  auto pair = take();
+  if (pair == nullptr) return;
+  pair.reset();
+  stopped_at_ = SteadyClock::now();
 }
 
 void Channel::collect() {
@@ -86,6 +93,16 @@ Task<Result<Completion>> Channel::finish(uint64_t id, Deadline deadline) {
   stop();
   if (late) co_return fail(Errc::rdma_transfer_failed, "reliable connection: no completion in time", ETIMEDOUT);
   co_return fail(Errc::rdma_transfer_failed, "reliable connection: the operation failed", status);
+}
+
+Task<Result<Completion>> Channel::finish_write(uint64_t id, Deadline deadline) {
+  const auto self = shared_from_this();
+  auto done = co_await finish(id, deadline);
+  if (done) co_return done;
+  asio::steady_timer settled(co_await asio::this_coro::executor, stopped_at_ + settle_);
+  boost::system::error_code ended;
+  co_await settled.async_wait(asio::redirect_error(asio::use_awaitable, ended));
+  co_return done;
 }
 
 }  // namespace verbena::rdma::rc

@@ -11,6 +11,11 @@ metrics::Gauge& connection_gauge() {
   return metrics::gauge("verbena_rdma_rc_connections", "Reliable connections of cuObject's protocol");
 }
 
+struct Connected {
+  std::unique_ptr<QueuePair> pair;
+  Gid own_gid{};
+};
+
 }  // namespace
 
 constexpr std::string_view address_prefix = "address:";
@@ -22,23 +27,26 @@ Connections::Connections(Endpoint& endpoint, const Options& options)
 
 Task<Result<Connections::Made>> Connections::connect(PeerToken peer, uint32_t peer_sequence, std::string owner,
                                                      Payer payer) {
-  VB_CO_ASSIGN(const Gid gid, endpoint_.check_peer(peer, payer.address));
   VB_CO_ASSIGN(auto place, places_.take(payer));
+  VB_CO_TRY(co_await endpoint_.open());
+  VB_CO_ASSIGN(const Gid gid, endpoint_.check_peer(peer, payer.address));
   Made made{.id = random_session_id(), .own = {}, .own_sequence = random_sequence()};
   const Peer to{peer.queue_pair, peer_sequence, gid};
   const uint32_t own_sequence = made.own_sequence;
-  const auto work = [this, to, own_sequence]() -> Result<std::shared_ptr<std::unique_ptr<QueuePair>>> {
-    VB_ASSIGN(auto pair, endpoint_.domain().add_queue_pair(false));
-    VB_TRY(pair->connect(to, own_sequence));
-    return std::make_shared<std::unique_ptr<QueuePair>>(std::move(pair));
+  const auto connected = std::make_shared<Connected>();
+  const auto work = [this, to, own_sequence, connected]() -> Result<void> {
+    VB_TRY(endpoint_.refresh_port());
+    VB_ASSIGN(connected->pair, endpoint_.domain().add_queue_pair(false));
+    VB_ASSIGN(connected->own_gid, endpoint_.connect(*connected->pair, to, own_sequence));
+    return {};
   };
-  VB_CO_ASSIGN(const auto pair, co_await endpoint_.pool().run("rdma_connect", work));
-  made.own.queue_pair = (*pair)->number();
-  made.own.gid = endpoint_.device().own_gid(gid);
+  VB_CO_TRY(co_await endpoint_.run_in_turn("rdma_connect", std::move(payer), work));
+  made.own.queue_pair = connected->pair->number();
+  made.own.gid = connected->own_gid;
   Entry entry;
   entry.owner = std::move(owner);
   entry.place = std::move(place);
-  entry.pair = std::move(*pair);
+  entry.pair = std::move(connected->pair);
   entry.idle_since = SteadyClock::now();
   const std::lock_guard lock(state_->mutex);
   state_->all.emplace(made.id, std::move(entry));
@@ -108,7 +116,7 @@ Result<std::unique_ptr<fabric::Window>> Connections::open(const Token& token, co
     state->all.erase(place);
   };
   found->second.used = true;
-  auto channel = std::make_shared<Channel>(std::move(found->second.pair), std::move(give_back));
+  auto channel = endpoint_.channel(std::move(found->second.pair), std::move(give_back));
   const RcWindow::Place lent{token.base, token.size, static_cast<uint32_t>(token.key)};
   return std::make_unique<RcWindow>(std::move(channel), endpoint_.own_memory(), lent);
 }

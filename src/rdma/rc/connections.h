@@ -32,7 +32,8 @@ class Connections final : public Dialect {
     PeerToken own;
     uint32_t own_sequence = 0;
   };
-  // After Endpoint::open(). rdma_not_supported: a peer that is refused; slow_down; rdma_transfer_failed.
+  // Opens the device, if a place is free. unsupported: there is none, or its port has changed; rdma_not_supported: a
+  // peer that is refused; slow_down; rdma_transfer_failed.
   Task<Result<Made>> connect(PeerToken peer, uint32_t peer_sequence, std::string owner, Payer payer);
   // A connection that is gone, or another caller's, is no error. One that serves a request ends after that.
   void disconnect(std::string_view id, std::string_view owner);

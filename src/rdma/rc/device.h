@@ -47,8 +47,8 @@ class QueuePair {
   };
   virtual ~QueuePair() = default;
   virtual uint32_t number() const = 0;
-  // May wait for the network: never called on a loop.
-  virtual Result<void> connect(const Peer& peer, uint32_t own_sequence) = 0;
+  // May wait for the network: never called on a loop. Returns the device's own GID on this connection.
+  virtual Result<Gid> connect(const Peer& peer, uint32_t own_sequence) = 0;
   virtual Result<void> post_write(uint64_t id, Bytes from, uint32_t local_key, Remote to,
                                   std::optional<uint32_t> immediate) = 0;
   virtual Result<void> post_read(uint64_t id, MutableBytes into, uint32_t local_key, Remote from) = 0;
@@ -78,6 +78,9 @@ class Device {
   virtual std::string name() const = 0;
   // The GID from which a peer of that GID is reached.
   virtual Gid own_gid(const Gid& peer) const = 0;
+  // Reads the port's state and tables again, for queue pairs that are made from then on. unsupported: it is not active,
+  // not in the partition, or has no GID.
+  virtual Result<void> refresh() = 0;
   virtual Result<std::unique_ptr<Domain>> add_domain() = 0;
 };
 

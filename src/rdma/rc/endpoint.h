@@ -5,14 +5,18 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/blocking.h"
+#include "base/clock.h"
 #include "memory/arena.h"
 #include "rdma/fabric_token_windows.h"
 #include "rdma/rc/rc_window.h"
+#include "rdma/rc/turns.h"
 
 namespace verbena::rdma::rc {
 
@@ -23,14 +27,22 @@ class Endpoint {
   static Result<std::unique_ptr<Endpoint>> create(memory::Arena& arena, const std::vector<std::string>& networks,
                                                   OpenDevice open_device);
 
-  // Opens the device and registers the arena with it, without access for peers. unsupported: there is none.
+  // Opens the device and registers the arena with it, without access for peers. unsupported: there is none. A failure
+  // is the answer for a second.
   Task<Result<void>> open();
 
-  // Runs blocking work of the device: it waits for the network or pins memory.
+  // Runs blocking work of the device that does not wait for the network: it may pin memory.
   BlockingPool& pool() { return pool_; }
-  // Ends the pool while the loops are there to which its work posts; what is queued never runs.
-  void end_work(std::chrono::milliseconds at_most);
-  // Destroys it there.
+  // Runs work that waits for the network of the payer's choice, in threads of its own and in the payer's turn.
+  template <class Work>
+  Task<std::invoke_result_t<Work>> run_in_turn(const char* reason, Payer payer, Work work) {
+    VB_CO_ASSIGN(const Turns::Turn turn, co_await turns_.take(std::move(payer)));
+    co_return co_await network_pool_.run(reason, std::move(work));
+  }
+  // Ends both pools while the loops are there to which their work posts; what is queued never runs. False: some work
+  // goes on, and uses this, the arena and the loops: they must be kept.
+  bool end_work(std::chrono::milliseconds at_most);
+  // Destroys it in pool().
   void discard(std::shared_ptr<void> object);
 
   // After open():
@@ -40,23 +52,45 @@ class Endpoint {
   Domain& domain() { return *domain_; }  // of the arena: peers of its queue pairs have no access
   OwnMemory own_memory() { return {arena_, region_->local_key()}; }
   memory::Arena& arena() { return arena_; }
+  std::shared_ptr<Channel> channel(std::unique_ptr<QueuePair> pair, Channel::GiveBack give_back) const;
+
+  // In a pool: reads the port again if that was a second ago, since its addresses may have changed. unsupported: the
+  // port is down.
+  Result<void> refresh_port();
+  // In a pool. Returns the own GID of the connection. unsupported: the port has changed. It has been read again, so
+  // that the next connection finds it as it is.
+  Result<Gid> connect(QueuePair& pair, const Peer& peer, uint32_t own_sequence);
 
  private:
   Endpoint(memory::Arena& arena, OpenDevice open_device)
-      : arena_(arena), open_device_(std::move(open_device)), pool_(threads, waiting_max) {}
+      : arena_(arena),
+        open_device_(std::move(open_device)),
+        pool_(threads, waiting_max),
+        network_pool_(static_cast<unsigned>(turn_limits.all_max), turn_limits.all_max) {}
+  Result<void> try_open();
+  std::optional<Error> recent_failure();
   Result<void> open_now();
+  Result<void> read_port();
 
   static constexpr unsigned threads = 2;
   static constexpr size_t waiting_max = 256;
+  static constexpr Turns::Limits turn_limits{};
   memory::Arena& arena_;
   OpenDevice open_device_;
   std::vector<Network> networks_;
   std::mutex opening_;
   std::atomic<bool> opened_ = false;
+  std::mutex failing_;
+  std::optional<Error> failure_;  // of the last attempt to open
+  Deadline failed_until_{};
   std::unique_ptr<Device> device_;
   std::unique_ptr<Domain> domain_;
   std::unique_ptr<Region> region_;
-  BlockingPool pool_;  // destroyed first: it may still destroy what uses the device
+  std::mutex reading_;
+  Deadline read_again_{};
+  Turns turns_{turn_limits};
+  BlockingPool pool_;  // destroyed before the device: it may still destroy what uses it
+  BlockingPool network_pool_;
 };
 
 }  // namespace verbena::rdma::rc

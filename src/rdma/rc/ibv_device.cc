@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "fabric/ofi/segment.h"
@@ -43,9 +45,9 @@ struct GidEntry {
   bool version2 = false;
 };
 
-struct OpenPort {
-  IbvPtr<ibv_context> context;
-  uint8_t port = 1;
+// What queue pairs need to know of a port. It changes while the port is open: addresses come and go, a subnet manager
+// deals out partitions anew.
+struct PortState {
   ibv_mtu mtu = IBV_MTU_1024;
   uint16_t partition = 0;  // an entry of the port's table
   std::vector<GidEntry> gids;
@@ -70,6 +72,28 @@ struct OpenPort {
     return best != nullptr ? *best : gids.front();
   }
 };
+using PortStatePtr = std::shared_ptr<const PortState>;
+
+// Thread-safe.
+class OpenPort {
+ public:
+  OpenPort(IbvPtr<ibv_context> context, const DeviceChoice& choice) : context_(std::move(context)), choice_(choice) {}
+  ibv_context* context() const { return context_.get(); }
+  uint8_t number() const { return choice_.port; }
+  // After the first read().
+  PortStatePtr state() const {
+    const std::lock_guard lock(mutex_);
+    return state_;
+  }
+  // False, and as it was: not active, not in the partition, or without a GID.
+  bool read();
+
+ private:
+  IbvPtr<ibv_context> context_;
+  DeviceChoice choice_;
+  mutable std::mutex mutex_;
+  PortStatePtr state_;
+};
 
 class IbvRegion final : public Region {
  public:
@@ -85,7 +109,7 @@ class IbvQueuePair final : public QueuePair {
  public:
   static Result<std::unique_ptr<QueuePair>> make(const OpenPort& port, ibv_pd* domain, bool remote_write);
   uint32_t number() const override { return pair_->qp_num; }
-  Result<void> connect(const Peer& peer, uint32_t own_sequence) override;
+  Result<Gid> connect(const Peer& peer, uint32_t own_sequence) override;
   Result<void> post_write(uint64_t id, Bytes from, uint32_t local_key, Remote to,
                           std::optional<uint32_t> immediate) override {
     return post(id, const_cast<std::byte*>(from.data()), from.size(), local_key, to,
@@ -112,12 +136,11 @@ class IbvQueuePair final : public QueuePair {
 
 Result<std::unique_ptr<QueuePair>> IbvQueuePair::make(const OpenPort& port, ibv_pd* domain, bool remote_write) {
   std::unique_ptr<IbvQueuePair> made(new IbvQueuePair(port));
-  made->channel_.reset(ibv_create_comp_channel(port.context.get()));
+  made->channel_.reset(ibv_create_comp_channel(port.context()));
   if (!made->channel_) return ibv_failed("ibv_create_comp_channel", errno);
   const int flags = fcntl(made->channel_->fd, F_GETFL);
   if (fcntl(made->channel_->fd, F_SETFL, flags | O_NONBLOCK) != 0) return ibv_failed("fcntl", errno);
-  made->completions_.reset(
-      ibv_create_cq(port.context.get(), send_queue + receive_queue, nullptr, made->channel_.get(), 0));
+  made->completions_.reset(ibv_create_cq(port.context(), send_queue + receive_queue, nullptr, made->channel_.get(), 0));
   if (!made->completions_) return ibv_failed("ibv_create_cq", errno);
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = made->completions_.get();
@@ -129,26 +152,28 @@ Result<std::unique_ptr<QueuePair>> IbvQueuePair::make(const OpenPort& port, ibv_
   if (!made->pair_) return ibv_failed("ibv_create_qp", errno);
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
-  attr.pkey_index = port.partition;
-  attr.port_num = port.port;
+  attr.pkey_index = port.state()->partition;
+  attr.port_num = port.number();
   attr.qp_access_flags = remote_write ? IBV_ACCESS_REMOTE_WRITE : 0;
   const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
   if (const int error = ibv_modify_qp(made->pair_.get(), &attr, mask)) return ibv_failed("ibv_modify_qp: INIT", error);
   return made;
 }
 
-Result<void> IbvQueuePair::connect(const Peer& peer, uint32_t own_sequence) {
+Result<Gid> IbvQueuePair::connect(const Peer& peer, uint32_t own_sequence) {
+  const PortStatePtr port = port_.state();
+  const GidEntry& own = port->entry_for(peer.gid);
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = port_.mtu;
+  attr.path_mtu = port->mtu;
   attr.dest_qp_num = peer.queue_pair;
   attr.rq_psn = peer.sequence;
   attr.max_dest_rd_atomic = 1;
   attr.min_rnr_timer = not_ready_timer;
   attr.ah_attr.is_global = 1;
-  attr.ah_attr.port_num = port_.port;
+  attr.ah_attr.port_num = port_.number();
   std::memcpy(attr.ah_attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
-  attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(port_.entry_for(peer.gid).index);
+  attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(own.index);
   attr.ah_attr.grh.hop_limit = hops;
   int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
              IBV_QP_MIN_RNR_TIMER;
@@ -166,7 +191,7 @@ Result<void> IbvQueuePair::connect(const Peer& peer, uint32_t own_sequence) {
   if (const int error = ibv_modify_qp(pair_.get(), &attr, mask)) {
     return fail(Errc::rdma_transfer_failed, "ibv_modify_qp: RTS", error);
   }
-  return {};
+  return own.gid;
 }
 
 Result<void> IbvQueuePair::post(uint64_t id, std::byte* local, size_t size, uint32_t local_key, Remote remote,
@@ -243,17 +268,21 @@ class IbvDomain final : public Domain {
 
 class IbvDevice final : public Device {
  public:
-  explicit IbvDevice(std::shared_ptr<const OpenPort> port) : port_(std::move(port)) {}
-  std::string name() const override { return ibv_get_device_name(port_->context->device); }
-  Gid own_gid(const Gid& peer) const override { return port_->entry_for(peer).gid; }
+  explicit IbvDevice(std::shared_ptr<OpenPort> port) : port_(std::move(port)) {}
+  std::string name() const override { return ibv_get_device_name(port_->context()->device); }
+  Gid own_gid(const Gid& peer) const override { return port_->state()->entry_for(peer).gid; }
+  Result<void> refresh() override {
+    if (port_->read()) return {};
+    return fail(Errc::unsupported, "the RDMA device's port is not active, or has lost its partition or its GIDs");
+  }
   Result<std::unique_ptr<Domain>> add_domain() override {
-    IbvPtr<ibv_pd> domain(ibv_alloc_pd(port_->context.get()));
+    IbvPtr<ibv_pd> domain(ibv_alloc_pd(port_->context()));
     if (!domain) return ibv_failed("ibv_alloc_pd", errno);
     return std::make_unique<IbvDomain>(port_, std::move(domain));
   }
 
  private:
-  std::shared_ptr<const OpenPort> port_;
+  std::shared_ptr<OpenPort> port_;
 };
 
 // The port's table of partition keys, as the subnet manager made it.
@@ -273,23 +302,11 @@ bool is_in_vlan(const ibv_gid_entry& gid, uint16_t vlan) {
   return if_indextoname(gid.ndev_ifindex, name.data()) != nullptr && fabric::ofi::vlan_of(name.data()) == vlan;
 }
 
-// nullptr: not active, not in the partition, or without a GID.
-std::shared_ptr<OpenPort> open_port(ibv_device* device, const DeviceChoice& choice) {
-  auto opened = std::make_shared<OpenPort>();
-  opened->context.reset(ibv_open_device(device));
-  opened->port = choice.port;
-  ibv_port_attr port{};
-  if (!opened->context || ibv_query_port(opened->context.get(), choice.port, &port) != 0) return nullptr;
-  if (port.state != IBV_PORT_ACTIVE) return nullptr;
-  opened->mtu = port.active_mtu;
-  if (choice.pkey) {
-    const auto table = partitions_of(opened->context.get(), choice.port, port.pkey_tbl_len);
-    const auto entry = partition_entry(table, *choice.pkey);
-    if (!entry) return nullptr;
-    opened->partition = *entry;
-  }
-  std::vector<ibv_gid_entry> entries(static_cast<size_t>(std::max(port.gid_tbl_len, 1)));
-  const auto count = ibv_query_gid_table(opened->context.get(), entries.data(), entries.size(), 0);
+// The GIDs of the port that may be used.
+std::vector<GidEntry> gids_of(ibv_context* context, const DeviceChoice& choice, size_t table_size) {
+  std::vector<GidEntry> gids;
+  std::vector<ibv_gid_entry> entries(table_size);
+  const auto count = ibv_query_gid_table(context, entries.data(), entries.size(), 0);
   for (ssize_t i = 0; i < count; ++i) {
     const ibv_gid_entry& one = entries[static_cast<size_t>(i)];
     if (one.port_num != choice.port || one.gid_index > 255) continue;  // queue pairs name it by one byte
@@ -297,10 +314,36 @@ std::shared_ptr<OpenPort> open_port(ibv_device* device, const DeviceChoice& choi
     if (choice.vlan && !is_in_vlan(one, *choice.vlan)) continue;
     GidEntry entry{.index = one.gid_index, .version2 = one.gid_type == IBV_GID_TYPE_ROCE_V2};
     std::memcpy(entry.gid.data(), one.gid.raw, entry.gid.size());
-    opened->gids.push_back(entry);
+    gids.push_back(entry);
   }
-  if (choice.gid_index) opened->gid_index = static_cast<uint32_t>(*choice.gid_index);
-  return opened->gids.empty() ? nullptr : opened;
+  return gids;
+}
+
+bool OpenPort::read() {
+  ibv_port_attr port{};
+  if (ibv_query_port(context(), choice_.port, &port) != 0 || port.state != IBV_PORT_ACTIVE) return false;
+  auto found = std::make_shared<PortState>();
+  found->mtu = port.active_mtu;
+  if (choice_.pkey) {
+    const auto table = partitions_of(context(), choice_.port, port.pkey_tbl_len);
+    const auto entry = partition_entry(table, *choice_.pkey);
+    if (!entry) return false;
+    found->partition = *entry;
+  }
+  found->gids = gids_of(context(), choice_, static_cast<size_t>(std::max(port.gid_tbl_len, 1)));
+  if (choice_.gid_index) found->gid_index = static_cast<uint32_t>(*choice_.gid_index);
+  if (found->gids.empty()) return false;
+  const std::lock_guard lock(mutex_);
+  state_ = std::move(found);
+  return true;
+}
+
+// nullptr: as read().
+std::shared_ptr<OpenPort> open_port(ibv_device* device, const DeviceChoice& choice) {
+  IbvPtr<ibv_context> context(ibv_open_device(device));
+  if (!context) return nullptr;
+  auto opened = std::make_shared<OpenPort>(std::move(context), choice);
+  return opened->read() ? opened : nullptr;
 }
 
 }  // namespace

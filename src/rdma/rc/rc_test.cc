@@ -4,6 +4,11 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
 #include "base/metrics.h"
 #include "memory/budget.h"
 #include "rdma/rc/reliable_connections.h"
@@ -48,11 +53,15 @@ TEST(PeerToken, SurvivesARoundTripAndHasNumbersInLittleEndianOrder) {
 class RcSessions : public ::testing::Test {
  protected:
   void make(const Sessions::Options& of_sessions = {}, const Connections::Options& of_connections = {}) {
+    make_unopened([this] { return fabric.open(); }, of_sessions, of_connections);
+    ASSERT_TRUE(run(rc->endpoint->open()));
+  }
+  void make_unopened(Endpoint::OpenDevice open_device, const Sessions::Options& of_sessions = {},
+                     const Connections::Options& of_connections = {}) {
     rc.reset();
-    auto endpoint = Endpoint::create(*arena, networks, [this] { return fabric.open(); });
+    auto endpoint = Endpoint::create(*arena, networks, std::move(open_device));
     ASSERT_TRUE(endpoint);
     rc = std::make_unique<ReliableConnections>(std::move(*endpoint), of_sessions, of_connections);
-    ASSERT_TRUE(run(rc->endpoint->open()));
   }
   template <class T>
   T run(Task<T> task) {
@@ -65,6 +74,11 @@ class RcSessions : public ::testing::Test {
     io.restart();
     io.run();
     return std::move(*result);
+  }
+  auto connect(const std::string& address, const std::string& account = {}) {
+    PeerToken client{.queue_pair = 5};
+    client.gid = test::Fabric::gid_of(peer);
+    return rc->connections.connect(client, 1, account.empty() ? address_owner(address) : account, {account, address});
   }
   SessionRequest asked(bool put = false) const {
     SessionRequest request{.put = put, .target = "/b/k", .size = 100, .cookie = 7, .client_sequence = 1};
@@ -214,6 +228,240 @@ TEST_F(RcSessions, ConnectionsServeTheirOwnerOneRequestAtATime) {
   EXPECT_EQ(rc->connections.count(), 1u);
   rc->connections.reap(deadline_in(std::chrono::minutes(6)));
   EXPECT_EQ(rc->connections.count(), 0u);
+}
+
+TEST_F(RcSessions, AFailedWriteIsReportedWhenNoPacketOfItCanLandAnyMore) {
+  make();
+  fabric.memory.assign(4096, std::byte{1});
+  fabric.is_stuck = true;
+  fabric.lands_late = std::chrono::milliseconds(100);
+  const auto made = run(connect("127.0.0.1", "alice"));
+  ASSERT_TRUE(made);
+  Token token;
+  token.form = TokenForm::cuobject_rc;
+  token.endpoint_name = made->id;
+  token.base = fabric.address();
+  token.size = fabric.memory.size();
+  token.key = test::Fabric::client_key;
+  const auto window = rc->connections.open(token, {"127.0.0.1", "alice"}, fabric::Access::server_writes);
+  ASSERT_TRUE(window);
+  const auto lease = arena->lease(4096);
+  ASSERT_TRUE(lease);
+  std::memset(lease->data(), 7, 4096);
+  EXPECT_FALSE(run((*window)->write(lease->bytes(), 0, deadline_in(std::chrono::milliseconds(20)))));
+  EXPECT_EQ(fabric.pairs(), 0u);
+  const auto ended = SteadyClock::now() - fabric.pair_ended_at;
+  EXPECT_GE(ended, std::chrono::milliseconds(300)) << "its packets may still be on their way";
+  // The client has its memory back.
+  fabric.memory.assign(4096, std::byte{0xa5});
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(fabric.memory, std::vector<std::byte>(4096, std::byte{0xa5}));
+}
+
+// Opens when the test says so, or is given up after a while, so that a test cannot hang.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, std::chrono::seconds(10), [this] { return open_; })) return;
+    given_up_ = open_ = true;
+  }
+  bool given_up() {
+    const std::lock_guard lock(mutex_);
+    return given_up_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false, given_up_ = false;
+};
+
+TEST_F(RcSessions, CallersWhosePeersCannotBeReachedHoldUpNoOthers) {
+  networks = {"127.0.0.0/8", "10.0.0.0/8"};
+  make();
+  Gate reachable;
+  fabric.before_connect = [&](const Peer& to) {
+    if (to.gid == test::Fabric::gid_of("10.9.9.9")) reachable.pass();
+  };
+  peer = "10.9.9.9";
+  boost::asio::io_context others;
+  int connected = 0;
+  const auto count = [&](const std::exception_ptr&, const Result<Connections::Made>& made) {
+    connected += made ? 1 : 0;
+  };
+  for (int i = 0; i < 128; ++i) {
+    boost::asio::co_spawn(others, connect("192.0.2." + std::to_string(i / 8)), count);
+  }
+  for (int i = 0; i < 8; ++i) boost::asio::co_spawn(others, connect("192.0.2.77", "mallory"), count);
+  others.poll();
+  peer = "127.0.0.1";
+  const auto session = run(rc->sessions.prepare(asked()));
+  ASSERT_TRUE(session);
+  EXPECT_TRUE(run(rc->sessions.connect(*session, 5)));
+  EXPECT_FALSE(reachable.given_up()) << "it waited for the network of others";
+  reachable.open();
+  others.run();
+  EXPECT_EQ(connected, 136) << "each has its turn";
+  rc->sessions.end(*session);
+}
+
+TEST_F(RcSessions, AHostWhosePeerCannotBeReachedHoldsUpNoOtherOfItsAccount) {
+  networks = {"127.0.0.0/8", "10.0.0.0/8"};
+  make();
+  Gate reachable;
+  fabric.before_connect = [&](const Peer& to) {
+    if (to.gid == test::Fabric::gid_of("10.9.9.9")) reachable.pass();
+  };
+  peer = "10.9.9.9";
+  boost::asio::io_context others;
+  int connected = 0;
+  const auto count = [&](const std::exception_ptr&, const Result<Connections::Made>& made) {
+    connected += made ? 1 : 0;
+  };
+  for (int i = 0; i < 8; ++i) boost::asio::co_spawn(others, connect("192.0.2.77", "alice"), count);
+  others.poll();
+  std::thread goes_on([&] { others.run(); });  // else a test that fails would not end
+  peer = "127.0.0.1";
+  EXPECT_TRUE(run(connect("127.0.0.1", "alice")));
+  EXPECT_FALSE(reachable.given_up()) << "it waited for the network of another host";
+  reachable.open();
+  goes_on.join();
+  EXPECT_EQ(connected, 8);
+}
+
+TEST(ReliableTurns, OfAnAccountAreBoundedAndWaitingForOneEnds) {
+  Turns turns({.all_max = 8, .each_max = 2, .account_max = 3, .waits_max = std::chrono::milliseconds(50)});
+  boost::asio::io_context io;
+  std::vector<Result<Turns::Turn>> taken;
+  const auto take = [&](const char* account, const char* address) {
+    const size_t before = taken.size();
+    boost::asio::co_spawn(io, turns.take({account, address}), [&](const std::exception_ptr&, Result<Turns::Turn> turn) {
+      taken.push_back(std::move(turn));
+    });
+    io.restart();
+    io.poll();
+    return taken.size() > before;
+  };
+  EXPECT_TRUE(take("alice", "192.0.2.1"));
+  EXPECT_TRUE(take("alice", "192.0.2.1"));
+  EXPECT_FALSE(take("alice", "192.0.2.1")) << "waits: its address has two";
+  EXPECT_TRUE(take("alice", "192.0.2.2"));
+  EXPECT_FALSE(take("alice", "192.0.2.3")) << "waits: its account has three";
+  EXPECT_TRUE(take("bob", "192.0.2.1"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  ASSERT_EQ(taken.size(), 4u);
+  taken.front() = fail(Errc::closed, "given back");
+  io.restart();
+  io.poll();
+  ASSERT_EQ(taken.size(), 6u) << "neither waits any more";
+  EXPECT_EQ(taken[4].error(), Errc::slow_down);
+  EXPECT_EQ(taken[5].error(), Errc::slow_down);
+  EXPECT_TRUE(take("alice", "192.0.2.3")) << "its place is free";
+}
+
+TEST_F(RcSessions, ADeviceThatCannotBeOpenedIsNotTriedForEachCall) {
+  std::atomic<int> tries = 0;
+  make_unopened([&]() -> Result<std::unique_ptr<Device>> {
+    ++tries;
+    return fail(Errc::unsupported, "none");
+  });
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(run(connect("127.0.0.1")).error(), Errc::unsupported);
+  EXPECT_LT(tries, 5);
+}
+
+TEST_F(RcSessions, ACallWithoutAPlaceDoesNotWaitForTheDevice) {
+  Gate opened;
+  const auto open = [&] {
+    opened.pass();
+    return fabric.open();
+  };
+  make_unopened(open, {}, {.places = {.all_max = 1}});
+  boost::asio::io_context others;
+  bool connected = false;
+  const auto note = [&](const std::exception_ptr&, const Result<Connections::Made>& made) {
+    connected = made.has_value();
+  };
+  boost::asio::co_spawn(others, connect("127.0.0.1"), note);
+  others.poll();
+  EXPECT_EQ(run(connect("127.0.0.1")).error(), Errc::slow_down);
+  EXPECT_FALSE(opened.given_up());
+  opened.open();
+  others.run();
+  EXPECT_TRUE(connected);
+}
+
+TEST_F(RcSessions, APortThatHasChangedIsReadAgain) {
+  make();
+  const auto old = run(rc->sessions.prepare(asked()));
+  ASSERT_TRUE(old);
+  fabric.own_address = "127.0.0.9";
+  EXPECT_EQ(run(rc->sessions.connect(*old, 5)).error(), Errc::unsupported) << "the client is told to use HTTP";
+  rc->sessions.end(*old);
+  const auto next = run(rc->sessions.prepare(asked()));
+  ASSERT_TRUE(next);
+  EXPECT_EQ((*next)->own_gid, test::Fabric::gid_of("127.0.0.9"));
+  EXPECT_TRUE(run(rc->sessions.connect(*next, 5)));
+  rc->sessions.end(*next);
+  // And after a while, though no connection has failed.
+  fabric.own_address = "127.0.0.10";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  const auto later = run(rc->sessions.prepare(asked()));
+  ASSERT_TRUE(later);
+  EXPECT_EQ((*later)->own_gid, test::Fabric::gid_of("127.0.0.10"));
+  rc->sessions.end(*later);
+}
+
+TEST_F(RcSessions, APeerThatWasToldAGidThatHasGoneIsToldToUseHttp) {
+  make();
+  const auto old = run(rc->sessions.prepare(asked()));
+  ASSERT_TRUE(old);
+  fabric.own_address = "127.0.0.11";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  const auto other = run(rc->sessions.prepare(asked()));  // reads the port again
+  ASSERT_TRUE(other);
+  EXPECT_EQ((*other)->own_gid, test::Fabric::gid_of("127.0.0.11"));
+  EXPECT_EQ(run(rc->sessions.connect(*old, 5)).error(), Errc::unsupported);
+  EXPECT_TRUE(run(rc->sessions.connect(*other, 5)));
+  rc->sessions.end(*old);
+  rc->sessions.end(*other);
+}
+
+TEST_F(RcSessions, AConnectionIsAnsweredWithTheGidThatItHas) {
+  make();
+  PeerToken client{.queue_pair = 5};
+  client.gid = test::Fabric::gid_of(peer);
+  fabric.on_connect = [&](uint32_t, const Peer&) {
+    fabric.own_address = "127.0.0.12";
+    EXPECT_TRUE(rc->endpoint->device().refresh());
+  };
+  const auto made = run(rc->connections.connect(client, 1, "alice", {"alice", "127.0.0.1"}));
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->own.gid, test::Fabric::gid_of("127.0.0.1"));
+}
+
+TEST_F(RcSessions, WorkThatIsStillInTheDeviceAtTheEndIsTold) {
+  Gate opened;
+  const auto open = [&] {
+    opened.pass();
+    return fabric.open();
+  };
+  make_unopened(open);
+  bool ended = false;
+  const auto note = [&](const std::exception_ptr&, const Result<void>&) { ended = true; };
+  boost::asio::co_spawn(io, rc->endpoint->open(), note);
+  io.poll();
+  EXPECT_FALSE(rc->endpoint->end_work(std::chrono::milliseconds(10)));
+  opened.open();
+  io.run();  // what it uses is still there
+  EXPECT_TRUE(ended);
+  make();
+  EXPECT_TRUE(rc->endpoint->end_work(std::chrono::seconds(10)));
 }
 
 TEST_F(RcSessions, ConnectionsThatNobodySignedAreFewAndGoUnlessTheyAreUsed) {

@@ -23,7 +23,7 @@ Task<Result<void>> RcWindow::write(Bytes from, uint64_t at, Deadline deadline) {
   if (end_ && at + from.size() == end_->at) immediate = end_->immediate;
   const uint64_t id = channel_->next_id();
   VB_CO_TRY(pair->post_write(id, from, own_.key, {place_.address + at, place_.key}, immediate));
-  VB_CO_TRY(co_await channel_->finish(id, deadline));
+  VB_CO_TRY(co_await channel_->finish_write(id, deadline));
   co_return Result<void>{};
 }
 

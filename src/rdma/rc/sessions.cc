@@ -71,6 +71,8 @@ Sessions::Sessions(Endpoint& endpoint, const Options& options)
 
 // Pins memory and makes a queue pair: in the pool.
 Result<void> Sessions::fill(Session& session) {
+  VB_TRY(endpoint_.refresh_port());
+  session.own_gid = endpoint_.device().own_gid(session.peer_gid);
   if (!session.asked.put) {
     VB_ASSIGN(session.pair, endpoint_.domain().add_queue_pair(false));
     return {};
@@ -89,7 +91,6 @@ Task<Result<SessionPtr>> Sessions::prepare(SessionRequest asked) {
   VB_CO_ASSIGN(session->place, places_.take(asked.payer));
   session->id = random_session_id();
   session->asked = std::move(asked);
-  session->own_gid = endpoint_.device().own_gid(session->peer_gid);
   session->own_sequence = random_sequence();
   const auto work = [this, session] { return fill(*session); };
   VB_CO_TRY(co_await endpoint_.pool().run("rdma_prepare", work));
@@ -123,11 +124,14 @@ Result<SessionPtr> Sessions::claim(std::string_view id, std::string_view owner, 
 }
 
 Task<Result<void>> Sessions::connect(SessionPtr session, uint32_t queue_pair) {
-  const auto work = [session, queue_pair] {
-    return session->pair->connect({queue_pair, session->asked.client_sequence, session->peer_gid},
-                                  session->own_sequence);
+  const auto work = [this, session, queue_pair]() -> Result<void> {
+    const Peer to{queue_pair, session->asked.client_sequence, session->peer_gid};
+    VB_ASSIGN(const Gid own, endpoint_.connect(*session->pair, to, session->own_sequence));
+    // The port was read again for another call: the peer knows another GID, and its packets go there.
+    if (own != session->own_gid) return fail(Errc::unsupported, "reliable connections: the device's GID has changed");
+    return {};
   };
-  co_return co_await endpoint_.pool().run("rdma_connect", work);
+  co_return co_await endpoint_.run_in_turn("rdma_connect", session->asked.payer, work);
 }
 
 void Sessions::end(SessionPtr session) {

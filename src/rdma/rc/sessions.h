@@ -82,7 +82,7 @@ class Sessions {
   // For READY, once: no_such_entity (unknown, late, or another caller's), conditional_conflict (a transfer is under
   // way), access_denied: another cookie, which ends the session.
   Result<SessionPtr> claim(std::string_view id, std::string_view owner, uint32_t cookie);
-  // The peer's queue pair, from READY. rdma_transfer_failed.
+  // The peer's queue pair, from READY. rdma_transfer_failed; unsupported: the port has changed since.
   Task<Result<void>> connect(SessionPtr session, uint32_t queue_pair);
   // After claim(): forgets the session and destroys what it still holds.
   void end(SessionPtr session);

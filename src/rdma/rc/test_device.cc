@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 namespace verbena::rdma::rc::test {
 
@@ -30,6 +31,8 @@ struct Fabric::Shared {
   std::mutex mutex;
   Fabric& fabric;
   uint32_t last_key = 1000, last_number = 10;
+  Gid own_gid{};  // as the device has read it last
+  std::vector<std::jthread> late;
   std::map<uint32_t, Lent> regions;                 // by key
   std::map<uint32_t, std::shared_ptr<Ring>> rings;  // by queue pair
 };
@@ -69,20 +72,36 @@ class FakePair final : public QueuePair {
     const std::lock_guard lock(shared_->mutex);
     shared_->rings.erase(number_);
     shared_->fabric.pair_ended_in = std::this_thread::get_id();
+    shared_->fabric.pair_ended_at = SteadyClock::now();
+    if (shared_->fabric.lands_late.count() != 0 && !stuck_.empty()) {
+      shared_->late.emplace_back([writes = std::move(stuck_), after = shared_->fabric.lands_late] {
+        std::this_thread::sleep_for(after);
+        for (const auto& [to, bytes] : writes) std::memcpy(to, bytes.data(), bytes.size());
+      });
+    }
   }
   uint32_t number() const override { return number_; }
-  Result<void> connect(const Peer& peer, uint32_t own_sequence) override {
+  // By an entry of the table as the device has read it last, which the kernel looks up in the port's own table.
+  Result<Gid> connect(const Peer& peer, uint32_t own_sequence) override {
     if (own_sequence == 0 || own_sequence > number_max) return fail(Errc::rdma_transfer_failed, "sequence");
+    if (const auto& first = shared_->fabric.before_connect) first(peer);
+    const Gid own = read_gid();
+    if (own != Fabric::gid_of(shared_->fabric.own_address)) {
+      return fail(Errc::rdma_transfer_failed, "no such GID", ENODATA);
+    }
     if (const auto happens = std::exchange(shared_->fabric.on_connect, nullptr)) happens(number_, peer);
-    return {};
+    return own;
   }
   Result<void> post_write(uint64_t id, Bytes from, uint32_t key, Remote to,
                           std::optional<uint32_t> immediate) override {
     const std::lock_guard lock(shared_->mutex);
     Fabric& fabric = shared_->fabric;
     ++fabric.writes;
-    if (fabric.is_stuck) return {};
     std::byte* const place = client_place(to, from.size());
+    if (fabric.is_stuck) {
+      if (place != nullptr) stuck_.emplace_back(place, std::vector<std::byte>(from.begin(), from.end()));
+      return {};
+    }
     const bool sound = shared_->regions.contains(key) && place != nullptr && fabric.fail_status == 0;
     if (sound) std::memcpy(place, from.data(), from.size());
     if (sound && immediate) fabric.immediates.push_back(*immediate);
@@ -118,6 +137,10 @@ class FakePair final : public QueuePair {
   }
 
  private:
+  Gid read_gid() const {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->own_gid;
+  }
   std::byte* client_place(Remote at, size_t size) const {
     Fabric& fabric = shared_->fabric;
     const uint64_t begin = fabric.address(), end = begin + fabric.memory.size();
@@ -130,6 +153,7 @@ class FakePair final : public QueuePair {
   SharedPtr shared_;
   std::shared_ptr<Fabric::Ring> ring_;
   uint32_t number_ = 0;
+  std::vector<std::pair<std::byte*, std::vector<std::byte>>> stuck_;  // writes: where to, and their bytes
 };
 
 class FakeDomain final : public Domain {
@@ -149,12 +173,24 @@ class FakeDomain final : public Domain {
 
 class FakeDevice final : public Device {
  public:
-  explicit FakeDevice(SharedPtr shared) : shared_(std::move(shared)) {}
+  explicit FakeDevice(SharedPtr shared) : shared_(std::move(shared)) { read(); }
   std::string name() const override { return "fake0"; }
-  Gid own_gid(const Gid&) const override { return Fabric::gid_of("127.0.0.1"); }
+  Gid own_gid(const Gid&) const override {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->own_gid;
+  }
+  Result<void> refresh() override {
+    read();
+    return {};
+  }
   Result<std::unique_ptr<Domain>> add_domain() override { return std::make_unique<FakeDomain>(shared_); }
 
  private:
+  void read() {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->own_gid = Fabric::gid_of(shared_->fabric.own_address);
+  }
+
   SharedPtr shared_;
 };
 
@@ -163,6 +199,11 @@ class FakeDevice final : public Device {
 std::shared_ptr<Fabric::Shared> Fabric::shared() {
   if (shared_ == nullptr) shared_ = std::make_shared<Shared>(*this);
   return shared_;
+}
+
+// What was late has landed.
+Fabric::~Fabric() {
+  if (shared_ != nullptr) shared_->late.clear();
 }
 
 Result<std::unique_ptr<Device>> Fabric::open() { return std::make_unique<FakeDevice>(shared()); }

@@ -317,7 +317,7 @@ std::shared_ptr<rdma::rc::Channel> channel_of(DialectCall call, rdma::rc::Sessio
   auto give_back = [&endpoint = *call.connections.endpoint](std::unique_ptr<rdma::rc::QueuePair> pair) {
     if (pair != nullptr) endpoint.discard(std::shared_ptr<rdma::rc::QueuePair>(std::move(pair)));
   };
-  return std::make_shared<rdma::rc::Channel>(std::move(session.pair), std::move(give_back));
+  return call.connections.endpoint->channel(std::move(session.pair), std::move(give_back));
 }
 
 Task<Result<bool>> transfer_get(DialectCall call, SessionPtr session, rdma::rc::RcWindow::Place to) {
@@ -339,6 +339,7 @@ Task<Result<bool>> transfer_get(DialectCall call, SessionPtr session, rdma::rc::
   }
   if (!whole) {  // the store failed in the middle
     channel->stop();
+    (void)co_await sink.drained();  // of writes that were posted nothing lands after the answer
     co_return fail(Errc::internal, "hipobj: the object could not be read");
   }
   if (!sink.finished()) {

@@ -241,6 +241,19 @@ TEST_F(DialectRig, AFailedGetIsAnErrorWithoutTheObjectsHeaders) {
   EXPECT_EQ(r.rdma_bytes, 0u);
 }
 
+TEST_F(DialectRig, AServerWhoseAddressHasChangedSendsItsClientToHttpOnce) {
+  put("k", "data");
+  device.memory.resize(4);
+  const Reply prepared = prepare("GET", "/bucket/k", 4);
+  ASSERT_EQ(prepared.status, 200);
+  device.own_address = "127.0.0.9";
+  const Reply r = ready(prepared);
+  EXPECT_EQ(r.status, 501) << r.body;
+  EXPECT_EQ(r.header("x-amz-rdma-protocol-status"), "unsupported");
+  EXPECT_EQ(ready(prepare("GET", "/bucket/k", 4)).status, 200);
+  EXPECT_EQ(memory(), "data");
+}
+
 TEST_F(DialectRig, StrangersAndUnsignedHeadersAreRefused) {
   put("k", "data");
   device.memory.resize(4);

@@ -12,7 +12,6 @@ Task<Result<bool>> rc_connect(DialectCall call) {
     co_return fail(Errc::invalid_argument, "x-amz-rdma-token must be a queue pair's.");
   }
   VB_CO_ASSIGN(const uint32_t sequence, sequence_field(context));
-  VB_CO_TRY(co_await call.connections.endpoint->open());
   std::string owner = connection_owner(context.caller());
   VB_CO_ASSIGN(const auto made, co_await call.connections.connections.connect(*peer, sequence, std::move(owner),
                                                                               payer_of(context.caller())));

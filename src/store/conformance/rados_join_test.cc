@@ -365,6 +365,31 @@ TEST_F(JoiningOnRados, AJoinThatWasLeftIsUndoneAndWhatItCopiedIsNeverSeen) {
   EXPECT_EQ(t_->usage("b")->objects, static_cast<uint64_t>(joined_keys) - 1);
 }
 
+// The row stayed in the first tablet when that was split, and counted as soon as the second one was joined with another
+// tablet than that.
+TEST_F(JoiningOnRados, WhatAnUndoneJoinCountedIsNotCountedAfterASplit) {
+  const auto before = state();
+  const rados::Tablet first = before->tablets[0], second = before->tablets[1];
+  Usage five;
+  five.objects = 5;
+  set_rows(first.object, {{rados::joined_usage_row(77, second.number), encode(five)}});
+  t_->options.split_rows = 4;
+  t_->reopen();
+  ASSERT_TRUE(eventually([&] {
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(t_->put("b", "a/" + key(i), "x"));
+    return state()->phase == rados::Phase::live && state()->tablets[1].number != second.number;
+  }));
+  t_->options.split_rows = 4000;
+  t_->reopen();
+  allow();
+  ASSERT_EQ(state()->tablets[0].number, first.number);
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(engine().run(engine().joiner.look_at(id_, state()->tablets[1].number)));
+    return rados::find_tablet(*state(), second.number) == state()->tablets.size();
+  }));
+  EXPECT_EQ(t_->usage("b")->objects, keys_of(*t_, 1000).size());
+}
+
 // Another server looks at the first tablet while the second one's rows are being copied behind its end.
 TEST_F(JoiningOnRados, RowsThatAJoinCopiesAreNotTakenForWhatASplitLeftBehind) {
   const auto before = state();

@@ -4,13 +4,17 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <cerrno>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "base/metrics.h"
 #include "store/conformance/engines.h"
 #include "store/conformance/on_rados.h"
 #include "store/logic/transfer.h"
+#include "store/rados/cluster/attribute.h"
 #include "store/rados/engine.h"
+#include "store/removal_grounds.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -64,6 +68,97 @@ TEST_F(OnRados, ALifeBeginsWhenItsFirstSignIsThere) {
   EXPECT_TRUE(steps.run(garbage->may_name(garbage->life(), read_at)));
   garbage->stop();
   steps.end(std::move(signing));
+}
+
+// The one that found it silent first removed its row, and was not the leader: the others were not told to read
+// everything again.
+TEST_F(OnRados, TheLeaderFindsOutThatAnotherServerHasGivenOneUp) {
+  RadosRig t;  // for its name space
+  const auto cluster = connect(t.options);
+  ASSERT_NE(cluster, nullptr);
+  rados::Registry registry(*cluster);
+  Steps steps;
+  int gone = 0;
+  rados::Garbage::Helpers helpers;
+  helpers.is_leader = [] { return true; };
+  helpers.server_gone = [&gone] { ++gone; };
+  const auto garbage = std::make_shared<rados::Garbage>(registry, steps.io, 7, std::move(helpers));
+  ASSERT_TRUE(steps.run(garbage->sign_in()));
+  const std::string object(rados::servers_object), row = rados::server_row(9), sign(16, '\1');
+  librados::ObjectWriteOperation op;
+  const std::map<std::string, rados::Buffer> rows = {{row, rados::to_buffer(sign)}};
+  op.omap_set(rows);
+  ASSERT_EQ(steps.run(cluster->write(Cluster::Pool::index, object, std::move(op))), 0);
+  auto signing = steps.begin(garbage->run_signs());
+  // One look, and the next sign.
+  for (const uint64_t before = cluster->calls(); cluster->calls() < before + 3;) steps.io.run_one();
+  EXPECT_EQ(gone, 0);
+  EXPECT_TRUE(*steps.run(rados::forget_server(registry, row, sign)));
+  for (const uint64_t before = cluster->calls(); gone == 0 && cluster->calls() < before + 6;) steps.io.run_one();
+  EXPECT_EQ(gone, 1);
+  for (const uint64_t before = cluster->calls(); cluster->calls() < before + 3;) steps.io.run_one();
+  EXPECT_EQ(gone, 1) << "they are told once";
+  garbage->stop();
+  steps.end(std::move(signing));
+}
+
+// Only current objects were counted in the search for its middle.
+TEST_F(OnRados, ATabletOfRemovedObjectsWithVersionsIsSplit) {
+  RadosRig t;
+  t.options.split_rows = 50;
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  const std::string zero("\0", 1);
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(t.put("b", key(i) + zero, "x"));
+    ASSERT_TRUE(t.remove("b", key(i) + zero));
+  }
+  const auto tablets = [&t] { return t.store().survey()->tablets; };
+  for (int i = 0; i < 50 && tablets() < 2; ++i) {  // a look that is under way leaves the next one to the next write
+    EXPECT_TRUE(t.put("b", key(1) + zero, "x"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_GE(tablets(), 2u);
+  std::set<std::string> named;
+  const auto versions = t.all_versions("b");
+  ASSERT_TRUE(versions);
+  for (const auto& version : *versions) named.insert(version.key);
+  EXPECT_EQ(named.size(), 40u);
+}
+
+// What is removed or evicted by a rule was judged before the rule was changed: no tablet takes it any more.
+TEST_F(OnRados, ARuleOfRemovalsReachesEachTabletBeforeItIsAcknowledged) {
+  RadosRig t;
+  t.open();
+  t.make_bucket("b");
+  auto& engine = parts_of(t);
+  for (const std::string_view name : {rules_document, bounding_document}) {
+    ASSERT_TRUE(t.set_document("b", std::string(name), "a rule"));
+    const auto state = t.run(engine.registry.load(engine.buckets.find("b")->id));
+    ASSERT_TRUE(state);
+    const auto epoch = t.run(rados::read_attribute(*engine.cluster, Cluster::Pool::index, (*state)->tablets[0].object,
+                                                   rados::epoch_attribute, "an epoch"));
+    EXPECT_EQ(epoch.value_or(""), (*state)->epoch_text) << name;
+  }
+}
+
+// One row that could not be read kept the leader from removing anything.
+TEST_F(OnRados, ABucketThatCannotBeReadKeepsNoBytesOfOthers) {
+  RadosRig t;
+  t.open();
+  for (const char* name : {"a", "b"}) t.make_bucket(name);
+  ASSERT_TRUE(t.put("b", "k", pattern(100'000, 1)));
+  auto& engine = parts_of(t);
+  librados::ObjectWriteOperation op;
+  const std::map<std::string, rados::Buffer> damaged = {{"z", rados::to_buffer("x")}};
+  op.omap_set(damaged);
+  const std::string tablet = rados::tablet_object(engine.buckets.find("a")->id, 0);
+  ASSERT_EQ(t.run(engine.cluster->write(Cluster::Pool::index, tablet, std::move(op))), 0);
+  t.reopen();
+  ASSERT_TRUE(t.put("b", "k", pattern(100'000, 2)));
+  EXPECT_FALSE(t.leaks());
+  EXPECT_EQ(t.get("b", "k").value_or("nothing"), pattern(100'000, 2));
 }
 
 // Like a virtual machine that was paused, whose clocks do not show it.

@@ -67,23 +67,30 @@ void Committer::submit(Mutation mutation, boost::asio::any_io_executor executor,
   enqueue({std::move(mutation), std::move(done), std::move(executor)});
 }
 
-void Committer::enqueue(Pending pending) {
+Result<void> Committer::try_submit(Mutation mutation, Committed& done) {
+  Pending pending{std::move(mutation), std::move(done)};
+  const auto queued = try_enqueue(pending);
+  if (!queued) done = std::move(pending.done);
+  return queued;
+}
+
+Result<void> Committer::try_enqueue(Pending& pending) {
   CommitQueue& queue = queues_[is_durable(pending.mutation) ? 0 : 1];
-  Error refusal{Errc::slow_down, 0, "commit queue is full"};
-  {
-    std::lock_guard lock(queue.mutex);
-    if (queue.stopping) {
-      refusal = {Errc::closed, 0, "store is closed"};
-    } else if (queue.waiting.size() < options_.queue_max) {
-      // A member that says no more follow must not be delayed by others' batches.
-      const bool closing = !queue.waiting.empty() && !queue.more_follow;
-      queue.more_follow = queue.durable && pending.mutation.more_follow && !closing;
-      queue.waiting.push_back(std::move(pending));
-      if (queue.waiting.size() == queue.wanted || !queue.more_follow) queue.wake.notify_one();
-      return;
-    }
-  }
-  pending.outcome = std::unexpected(refusal);
+  const std::lock_guard lock(queue.mutex);
+  if (queue.stopping) return fail(Errc::closed, "store is closed");
+  if (queue.waiting.size() >= options_.queue_max) return fail(Errc::slow_down, "commit queue is full");
+  // A member that says no more follow must not be delayed by others' batches.
+  const bool closing = !queue.waiting.empty() && !queue.more_follow;
+  queue.more_follow = queue.durable && pending.mutation.more_follow && !closing;
+  queue.waiting.push_back(std::move(pending));
+  if (queue.waiting.size() == queue.wanted || !queue.more_follow) queue.wake.notify_one();
+  return {};
+}
+
+void Committer::enqueue(Pending pending) {
+  const auto queued = try_enqueue(pending);
+  if (queued) return;
+  pending.outcome = queued;
   std::vector<Pending> refused;
   refused.push_back(std::move(pending));
   answer(std::move(refused));

@@ -75,6 +75,9 @@ class Committer {
   void submit(Mutation mutation, boost::asio::any_io_executor executor, Committed done);
   // Likewise: `done` runs on a thread of the committer, or within the call when it is refused.
   void submit(Mutation mutation, Committed done) { enqueue({std::move(mutation), std::move(done)}); }
+  // Likewise, but what is refused at once is returned, and `done` is not taken then: for callers that hold a lock which
+  // `done` needs. `mutation` has no runs.
+  Result<void> try_submit(Mutation mutation, Committed& done);
 
  private:
   struct Pending {
@@ -108,6 +111,7 @@ class Committer {
   };
   using Members = std::span<Pending>;
   void enqueue(Pending pending);
+  Result<void> try_enqueue(Pending& pending);  // a refusal takes nothing
   void loop(CommitQueue& queue);
   std::vector<Pending> process(CommitQueue& queue);
   bool take(CommitQueue& queue, Group& group);

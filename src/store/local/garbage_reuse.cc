@@ -33,14 +33,16 @@ void Garbage::cool(const std::vector<Extent>& freed) {
 }
 
 void Garbage::release_cooled(bool again) {
-  std::set<uint64_t> touched;
+  std::set<uint64_t> touched, punched;
   std::unique_lock lock(mutex_);
   while (auto cooled = cooling_.take([this](const Index::Moment& since) { return index_.is_past(since); })) {
     lock.unlock();
     bool left = false;
     for (const Extent& x : cooled->pieces) {
-      if (!volumes_.keep({x.volume, x.offset, x.length}) && !punch(x.volume, x.offset, x.length)) left = true;
       touched.insert(x.volume);
+      if (volumes_.keep({x.volume, x.offset, x.length})) continue;
+      if (!punch(x.volume, x.offset, x.length)) left = true;
+      punched.insert(x.volume);
     }
     lock.lock();
     if (left) on_loaded_ = {};  // the next start looks for it again
@@ -48,7 +50,15 @@ void Garbage::release_cooled(bool again) {
   tell_unknown_locked();
   // All that could be done was done: drain() does not wait for it.
   if (!again) cooling_.set_aside();
+  const bool tells = on_loaded_ != nullptr;
   lock.unlock();
+  // That nothing is left is durable some time: the holes must be before it.
+  const auto is_lost = [this](uint64_t id) { return !sync_holes(id); };
+  if (tells && std::ranges::any_of(punched, is_lost)) {
+    lock.lock();
+    on_loaded_ = {};
+    lock.unlock();
+  }
   tidy(std::move(touched), false);
   tell_if_loaded();
 }

@@ -359,27 +359,29 @@ uint64_t Engine::space_to_keep() const {
   return 0;
 }
 
-// The volumes' free space is what the space map does not name. Only a start that may have kept some leaves any.
+// The volumes' free space is what the space map does not name. Only a start that may have kept some leaves any. One
+// that keeps some looks at the volumes in any case: of what was dead at a crash, a start that kept none may have given
+// the blocks back, and only their removal from the index was lost.
 Result<void> Engine::load_kept_space() {
   const std::string mark = keys::space_kept();
   const auto marked = index->get(Family::meta, mark);
   if (!marked && !(marked.error() == Errc::not_found)) return std::unexpected(marked.error());
   const bool keeps = volumes->keeps_any();
-  if (marked) {
-    VB_ASSIGN(const auto ids, volumes->on_disk());
-    garbage->load_later(ids, [this, keeps, mark] {
-      if (keeps) return;
-      Batch batch(*index);
-      batch.erase(Family::meta, mark);
-      (void)index->write(batch);
-    });
-    return {};
+  if (!marked && !keeps) return {};
+  if (!marked) {
+    Batch batch(*index);
+    batch.put(Family::meta, mark, "");
+    VB_TRY(index->write(batch));
+    VB_TRY(index->sync());
   }
-  if (!keeps) return {};
-  Batch batch(*index);
-  batch.put(Family::meta, mark, "");
-  VB_TRY(index->write(batch));
-  return index->sync();
+  VB_ASSIGN(const auto ids, volumes->on_disk());
+  garbage->load_later(ids, [this, keeps, mark] {
+    if (keeps) return;
+    Batch batch(*index);
+    batch.erase(Family::meta, mark);
+    (void)index->write(batch);
+  });
+  return {};
 }
 
 // What damage to the log has brought back may name space that is another blob's since. Ids grow, so of two extents that

@@ -126,6 +126,25 @@ TEST_F(Reuse, AStartThatKeepsNothingGivesAllBack) {
   expect_same("stays", pattern(100'000, 1));
 }
 
+// The holes that such a start makes are durable before it is durable that nothing is left.
+TEST_F(Reuse, AStartThatKeepsNothingGivesAllBackForGood) {
+  ASSERT_TRUE(put("stays", pattern(100'000, 1)));
+  ASSERT_TRUE(put("goes", pattern(400'000, 2)));
+  ASSERT_TRUE(t.remove("b", "goes"));
+  EXPECT_GT(usage().kept_bytes, 0u);
+  t.options.keep_free = 0;
+  t.reopen();
+  EXPECT_EQ(usage().kept_bytes, 0u);
+  ASSERT_TRUE(put("small", "x"));  // whose sync makes all of the index durable
+  fs.fail_at(0, FaultyFileSystem::Fault::crash);
+  t.close();
+  fs.crash(FaultyFileSystem::Loss::unsynced, 1);
+  t.options.keep_free = 1 * GiB;
+  t.open();
+  t.expect_no_leak();
+  expect_same("stays", pattern(100'000, 1));
+}
+
 TEST_F(Reuse, AboveTheWatermarkSpaceGoesBackAndEmptyVolumesGo) {
   t.options.volume_size_max = 1 * MiB;
   t.options.keep_free = 2 * MiB;

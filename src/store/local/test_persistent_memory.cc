@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <utility>
 
 namespace verbena::store::local {
 
@@ -24,7 +25,12 @@ class ModelMemory final : public PersistentMemory {
 
   // Word by word, in order, as memcpy may store them.
   bool store(uint64_t offset, Bytes bytes) override {
-    const std::lock_guard lock(all_.mutex_);
+    std::unique_lock lock(all_.mutex_);
+    if (const auto before = std::exchange(all_.before_store_, {})) {
+      lock.unlock();
+      before();
+      lock.lock();
+    }
     if (all_.is_poisoned(offset, bytes.size())) return false;
     const bool on = all_.counts_locked();
     for (size_t done = 0; done < bytes.size();) {
@@ -136,6 +142,11 @@ void ModelMemories::cut_at(uint64_t call, std::function<void()> then) {
   calls_ = 0;
   cut_at_ = call;
   then_ = std::move(then);
+}
+
+void ModelMemories::before_next_store(std::function<void()> then) {
+  const std::lock_guard lock(mutex_);
+  before_store_ = std::move(then);
 }
 
 bool ModelMemories::was_cut() const {

@@ -28,6 +28,8 @@ class ModelMemories final : public PersistentMemories {
   // follow change nothing that cut() keeps. `then` is called at that moment.
   void cut_at(uint64_t call, std::function<void()> then = {});
   bool was_cut() const;
+  // Called once, before the next store of bytes, without a lock: what else happens while an object is being appended.
+  void before_next_store(std::function<void()> then);
 
   void poison(uint64_t offset);  // the line cannot be touched any more
   void change(uint64_t offset);  // another process's write of one byte, durable
@@ -59,7 +61,7 @@ class ModelMemories final : public PersistentMemories {
   std::map<uint64_t, Line> lines_;  // with stores that are not durable, by offset
   std::vector<uint64_t> poisoned_;
   uint64_t calls_ = 0, cut_at_ = UINT64_MAX;
-  std::function<void()> then_;
+  std::function<void()> then_, before_store_;
   bool off_ = false, open_ = false;
 };
 

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 #include <latch>
+#include <ranges>
 
 #include "base/checksum.h"
 #include "base/log.h"
@@ -22,9 +23,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
-constexpr auto try_again_after = 1s;  // after a refusal by the disk, or of a stuck object by the index
 constexpr auto settle_within = 15s;   // longer than a full table takes to be written
-constexpr size_t batch_max = 256;     // objects in one step: a group of the committer
 constexpr size_t overhead = 1 * KiB;  // of an entry and its names, roughly
 
 // A name in the table, without an allocation.
@@ -50,6 +49,10 @@ bool worth_another_try(const Error& error) {
 bool waits_for_the_disk(const Acknowledged& object, const Error& why, bool by_judge) {
   if (!object.place) return worth_another_try(why);
   return !by_judge || why == Errc::insufficient_storage || why == Errc::slow_down;
+}
+
+std::unexpected<Error> refused_by_index() {
+  return fail(Errc::slow_down, "store: the index refuses an object that was acknowledged");
 }
 
 }  // namespace
@@ -178,11 +181,13 @@ AcknowledgedPtr WriteBehind::insert_locked(const std::shared_ptr<Acknowledged>& 
     replaced = std::move(old->second);
     object->sequence = replaced->sequence;
     object->since = replaced->since;
+    object->after = replaced->after;
     old->second = object;
     bytes_ -= replaced->held_bytes;
     replaced_.add();
   } else {
     if (object->sequence == 0) object->sequence = ++last_sequence_;
+    if (newest != nullptr) object->after = newest->sequence;
     object->since = Clock::now();
     waiting_.emplace_hint(waiting_.end(), object->sequence, object);
   }
@@ -210,7 +215,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
   object->bucket = bucket;
   object->key = key;
   object->held_bytes = held + key.size() + overhead;
-  std::string name(Name(*bucket, key).text());
+  std::string name = name_of(*bucket, key);
   AcknowledgedPtr replaced;  // destroyed when no lock is held
   ObjectInfo stored;
   std::unique_lock appending(append_mutex_, std::defer_lock);
@@ -229,7 +234,7 @@ std::optional<ObjectInfo> WriteBehind::put(const std::shared_ptr<const Bucket>& 
     object->info.parts.clear();
     if (durable && !log_object(*object, name, bytes, lock)) {
       hurry_upto_ = last_sequence_;  // the log is full, or cannot be written
-      log_failed_ = engine_.pmem->failed();
+      note_failed_log_locked();
       wake_.notify_one();
       end_append_locked(*bucket);
       wake_settled(std::move(lock));
@@ -272,9 +277,13 @@ Result<void> WriteBehind::bring_back(std::vector<PmemLog::Found> objects) {
     object->held_bytes = bytes->size() + object->key.size() + overhead;
     object->place = found.place;
     object->brought_back = true;
-    (void)insert_locked(object, std::string(Name(*object->bucket, object->key).text()), /*has_time=*/true);
+    (void)insert_locked(object, name_of(*object->bucket, object->key), /*has_time=*/true);
   }
   return {};
+}
+
+std::string WriteBehind::name_of(const Bucket& bucket, std::string_view key) {
+  return std::string(Name(bucket, key).text());
 }
 
 AcknowledgedPtr WriteBehind::find(const Bucket& bucket, std::string_view key) const {
@@ -287,7 +296,7 @@ AcknowledgedPtr WriteBehind::find(const Bucket& bucket, std::string_view key) co
 
 std::shared_ptr<ObjectReader> WriteBehind::open(const Bucket& bucket, std::string_view key) const {
   auto object = find(bucket, key);
-  return object == nullptr ? nullptr : open_acknowledged(std::move(object));
+  return object == nullptr ? nullptr : open_acknowledged(std::move(object), *engine_.options.arena);
 }
 
 std::optional<ObjectInfo> WriteBehind::stat(const Bucket& bucket, std::string_view key) const {
@@ -296,7 +305,8 @@ std::optional<ObjectInfo> WriteBehind::stat(const Bucket& bucket, std::string_vi
   return object->info;
 }
 
-// After settle() few objects wait, so that walking all of them is short.
+// Walks all objects that wait. After thin_out() they are few, but where it does not wait (on a full disk) or waits in
+// vain, as many as the table takes: 16,384. PUTs that are acknowledged early wait meanwhile.
 std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) const {
   Batch objects;
   std::unique_ptr<Moment> now;
@@ -305,7 +315,7 @@ std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) co
     now = rows.moment();
     if (!holds_any(bucket)) return now;
     for (const auto* all : {&waiting_, &writing_, &stuck_}) {  // the newer of a key first
-      for (const auto& [sequence, object] : *all) {
+      for (const auto& [sequence, object] : std::views::reverse(*all)) {
         if (object->bucket->id == bucket.id) objects.push_back(object);
       }
     }
@@ -340,36 +350,41 @@ uint64_t WriteBehind::settled_upto_locked() const {
   return first - 1;
 }
 
-void WriteBehind::wake_settled(std::unique_lock<std::mutex> lock) {
+void WriteBehind::wake_settled(std::unique_lock<std::mutex> lock, bool refused) {
   const uint64_t upto = settled_upto_locked();
-  std::vector<std::function<void()>> ready;
+  std::vector<std::pair<std::function<void(bool)>, bool>> ready;
   std::erase_if(waiters_, [&](Waiter& waiter) {
-    if (waiter.upto > upto) return false;
-    ready.push_back(std::move(waiter.wake));
+    const bool settled = waiter.upto <= upto;
+    if (!settled && !(refused && waiter.until == Until::settled_or_refused)) return false;
+    ready.emplace_back(std::move(waiter.wake), settled);
     return true;
   });
   settled_.notify_all();
+  if (stopping_) wake_.notify_one();  // the thread may wait for removals
   lock.unlock();
-  for (auto& wake : ready) wake();
+  for (auto& [wake, settled] : ready) wake(settled);
 }
 
-Task<Result<void>> WriteBehind::wait_for(uint64_t upto) {
+Task<Result<void>> WriteBehind::wait_for(uint64_t upto, Until until) {
   struct Turn {
     explicit Turn(asio::any_io_executor executor) : timer(std::move(executor)) {}
     asio::steady_timer timer;
-    bool over = false;  // used on the waiter's own core
+    bool over = false, settled = false;  // used on the waiter's own core
   };
   const auto turn = std::make_shared<Turn>(co_await asio::this_coro::executor);
   turn->timer.expires_after(settle_within);
   {
     const std::lock_guard lock(mutex_);
     if (settled_upto_locked() >= upto) co_return Result<void>{};
-    auto over = [turn] {
+    auto over = [turn](bool settled) {
       turn->over = true;
+      turn->settled = settled;
       turn->timer.cancel();
     };
-    auto wake = [executor = turn->timer.get_executor(), over] { asio::post(executor, over); };
-    waiters_.push_back({upto, turn, std::move(wake)});
+    auto wake = [executor = turn->timer.get_executor(), over](bool settled) {
+      asio::post(executor, [over, settled] { over(settled); });
+    };
+    waiters_.push_back({upto, until, turn, std::move(wake)});
     hurry_upto_ = std::max(hurry_upto_, upto);
     wake_.notify_one();
   }
@@ -380,10 +395,16 @@ Task<Result<void>> WriteBehind::wait_for(uint64_t upto) {
     std::erase_if(waiters_, [&](const Waiter& waiter) { return waiter.who == turn; });
     co_return fail(Errc::slow_down, "store: objects that were acknowledged from memory are not written");
   }
+  if (!turn->settled) co_return fail(Errc::would_block, "store: the disk takes no writes");
   co_return Result<void>{};
 }
 
 Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket, std::string key) {
+  return settle_key(std::move(bucket), std::move(key), Until::settled);
+}
+
+// What got stuck does not hold up the others that wait, so it is looked for when they are done.
+Task<Result<void>> WriteBehind::settle_key(std::shared_ptr<const Bucket> bucket, std::string key, Until until) {
   uint64_t upto = 0;
   {
     const Name name(*bucket, key);
@@ -392,7 +413,9 @@ Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket, std
     if (appending_ && appending_->name == name.text()) upto = std::max(upto, appending_->sequence);
   }
   if (upto == 0) co_return Result<void>{};
-  co_return co_await settle_upto(upto, std::move(bucket), std::move(key));
+  VB_CO_TRY(co_await wait_for(upto, until));
+  if (is_stuck(*bucket, key)) co_return refused_by_index();
+  co_return Result<void>{};
 }
 
 Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket) {
@@ -402,24 +425,27 @@ Task<Result<void>> WriteBehind::settle(std::shared_ptr<const Bucket> bucket) {
     const std::lock_guard lock(mutex_);
     upto = last_sequence_;
   }
-  co_return co_await settle_upto(upto, std::move(bucket), std::nullopt);
-}
-
-// What got stuck does not hold up the others that wait, so it is looked for when they are done.
-Task<Result<void>> WriteBehind::settle_upto(uint64_t upto, std::shared_ptr<const Bucket> bucket,
-                                            std::optional<std::string> key) {
   VB_CO_TRY(co_await wait_for(upto));
-  if (is_stuck(*bucket, key)) {
-    co_return fail(Errc::slow_down, "store: the index refuses an object that was acknowledged");
-  }
+  if (is_stuck(*bucket, std::nullopt)) co_return refused_by_index();
   co_return Result<void>{};
 }
 
+Task<void> WriteBehind::thin_out(std::shared_ptr<const Bucket> bucket) {
+  uint64_t upto = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!trouble_) upto = last_sequence_;
+  }
+  if (upto != 0 && holds_any(*bucket)) (void)co_await wait_for(upto, Until::settled_or_refused);
+}
+
+// Of a key: its newest object. One that was overwritten meanwhile is not in the key's way.
 bool WriteBehind::is_stuck(const Bucket& bucket, std::optional<std::string_view> key) const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(stuck_, [&](const auto& one) {
-    return one.second->bucket->id == bucket.id && (!key || one.second->key == *key);
-  });
+  if (!stuck_in_.contains(bucket.id)) return false;
+  if (!key) return true;
+  const auto newest = newest_.find(Name(bucket, *key).text());
+  return newest != newest_.end() && stuck_.contains(newest->second->sequence);
 }
 
 void WriteBehind::flush() {
@@ -448,6 +474,7 @@ bool WriteBehind::due_locked(Clock::time_point now) const {
 // Until something may be due.
 void WriteBehind::sleep_locked(std::unique_lock<std::mutex>& lock) {
   sleeps_ = waiting_.empty();
+  if (sleeps_) trouble_ = bytes_max_ == 0;  // what the disk refused has been removed meanwhile
   if (sleeps_ && stuck_.empty()) {
     wake_.wait(lock);
   } else if (sleeps_) {
@@ -461,6 +488,12 @@ WriteBehind::Clock::time_point WriteBehind::due_at_locked() const {
   return waiting_.begin()->second->since + engine_.options.write_behind_after;
 }
 
+// At a stop, between two batches: then only removals have taken objects. One that is refused gives its object back, to
+// be written as the others are.
+void WriteBehind::wait_for_removals(std::unique_lock<std::mutex>& lock) {
+  wake_.wait(lock, [this] { return writing_.empty(); });
+}
+
 void WriteBehind::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -468,8 +501,9 @@ void WriteBehind::loop() {
     sleeps_ = false;
     if (ends_log_locked()) {
       lock.unlock();
-      end_failed_log();
+      const bool ended = end_failed_log();
       lock.lock();
+      log_ended_ = ended;
       log_failed_ = false;
       settled_.notify_all();
       continue;
@@ -478,7 +512,11 @@ void WriteBehind::loop() {
       try_stuck(lock);
       continue;
     }
-    if (waiting_.empty()) return;
+    if (waiting_.empty() && writing_.empty()) return;
+    if (waiting_.empty()) {
+      wait_for_removals(lock);
+      continue;
+    }
     const bool last_try = stopping_ && trouble_;
     Batch batch = take_batch_locked();
     lock.unlock();
@@ -487,7 +525,9 @@ void WriteBehind::loop() {
     trouble_ = std::exchange(refused_, false);
     settled_.notify_all();  // flush() does not wait for a disk that refuses
     if (!trouble_) continue;
-    if (last_try) return;
+    wake_settled(std::move(lock), /*refused=*/true);
+    lock = std::unique_lock(mutex_);
+    if (last_try) return wait_for_removals(lock);
     // Trying again at once what the disk has just refused is useless.
     wake_.wait_for(lock, try_again_after, [this] { return stopping_; });
     hurry_upto_ = last_sequence_;
@@ -504,68 +544,12 @@ WriteBehind::Batch WriteBehind::take_batch_locked() {
   return batch;
 }
 
-// They take turns if they are many.
-WriteBehind::Batch WriteBehind::take_stuck_locked() {
-  Batch batch;
-  const size_t size = std::min(batch_max, stuck_.size());
-  for (auto next = stuck_.upper_bound(stuck_tried_); batch.size() < size; ++next) {
-    if (next == stuck_.end()) next = stuck_.begin();
-    batch.push_back(next->second);
-  }
-  stuck_tried_ = batch.back()->sequence;
-  return batch;
-}
-
-// A key's new object may have been on its way into the log when the index refused the one before. That one must not
-// come into the index after the new one. Returns them, to be destroyed when no lock is held.
-WriteBehind::Batch WriteBehind::drop_overwritten_locked() {
-  Batch gone;
-  for (const auto& [sequence, object] : stuck_) {
-    if (!is_newest_locked(*object)) gone.push_back(object);
-  }
-  for (const AcknowledgedPtr& object : gone) {
-    forget_locked(*object);
-    tell_log(*object, &PmemLog::replaced);
-  }
-  return gone;
-}
-
-// Whatever comes of it, those that wait for the first time are next: a stuck object does not hold them up, and says
-// nothing about the disk.
-void WriteBehind::try_stuck(std::unique_lock<std::mutex>& lock) {
-  Batch gone = drop_overwritten_locked();
-  Batch batch = stuck_.empty() ? Batch() : take_stuck_locked();
-  lock.unlock();
-  gone.clear();
-  move_all_in_log();
-  write(std::move(batch));
-  lock.lock();
-  stuck_at_ = Clock::now() + try_again_after;
-}
-
-// The oldest record first: each that moves makes room in the log for the next one.
-void WriteBehind::move_all_in_log() {
-  Batch all;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [sequence, object] : stuck_) all.push_back(object);
-  }
-  std::ranges::sort(all, {}, [](const AcknowledgedPtr& object) { return *object->place; });
-  for (const AcknowledgedPtr& object : all) move_in_log(object);
-}
-
-// The log's space is used again from its oldest record on: one that stays would fill the log.
-void WriteBehind::move_in_log(const AcknowledgedPtr& object) {
-  const std::lock_guard none_is_appended(append_mutex_);
-  if (!engine_.pmem->is_old(*object->place)) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!is_newest_locked(*object)) return;  // the last record of the key must stay the last
-  }
-  const auto place = append_to_log(*object, object->bytes.bytes, /*moves=*/true);
-  if (!place) return;
-  engine_.pmem->replaced(*std::exchange(object->place, place));
-  log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
+Result<ObjectInfo> put_acknowledged(Transaction& transaction, const Acknowledged& object, const BlobRef& blob) {
+  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
+  VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
+  VB_ASSIGN(ObjectRecord record, replace_current(transaction, *object.bucket, bucket, object.key, current, object.info,
+                                                 blob, object.info.modified_us));
+  return std::move(record.info);
 }
 
 // The state of a mutation; shared because std::function copies what it holds.
@@ -575,22 +559,6 @@ struct WriteBehind::Written {
   ObjectInfo stored{};   // what the index has
   bool refused = false;  // by the judge
 };
-
-namespace {
-
-// Brings an acknowledged object into the index, with the time in its info or, where the key had a later one, after
-// that.
-Result<ObjectInfo> put_acknowledged(IndexTransaction& transaction, const Acknowledged& object,
-                                    const WrittenBlob& blob) {
-  VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
-  VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
-  VB_ASSIGN(ObjectRecord record, replace_current(transaction, *object.bucket, bucket, object.key, current, object.info,
-                                                 blob.ref, object.info.modified_us));
-  add_blob(transaction.batch(), blob);
-  return std::move(record.info);
-}
-
-}  // namespace
 
 // The time of a key's object never repeats, so equal times are the same object. A crash between the sync of the index
 // and the mark in the log leaves such a record.
@@ -605,7 +573,7 @@ void WriteBehind::write(Batch batch) {
   const auto all = std::make_shared<std::latch>(static_cast<ptrdiff_t>(batch.size()));
   for (AcknowledgedPtr& object : batch) {
     if (object->brought_back && is_in_index(*object)) {
-      in_index(*object, object->info);
+      in_index(*object, &object->info);
       all->count_down();
       continue;
     }
@@ -617,10 +585,11 @@ void WriteBehind::write(Batch batch) {
     }
     auto written = std::make_shared<Written>(Written{.object = object, .blob = std::move(*blob)});
     auto judge = [this, written](Transaction& transaction) -> Result<void> {
-      auto put = put_acknowledged(static_cast<IndexTransaction&>(transaction), *written->object, written->blob);
+      auto put = put_acknowledged(transaction, *written->object, written->blob.ref);
       written->refused = !put;
       VB_ASSIGN(written->stored, std::move(put));
-      transaction.on_commit([this, written] { in_index(*written->object, written->stored); });
+      add_blob(static_cast<IndexTransaction&>(transaction).batch(), written->blob);
+      transaction.on_commit([this, written] { in_index(*written->object, &written->stored); });
       return {};
     };
     Mutation mutation{.judge = std::move(judge),
@@ -638,16 +607,20 @@ void WriteBehind::write(Batch batch) {
   }
   all->wait();
   const std::lock_guard lock(mutex_);
+  note_failed_log_locked();
+}
+
+void WriteBehind::note_failed_log_locked() {
   log_failed_ = !log_ended_ && engine_.pmem != nullptr && engine_.pmem->failed();
 }
 
 // Nothing is appended any more. Once the index has everything, a start needs nothing of what can still be read there,
 // and must not refuse for what cannot.
-void WriteBehind::end_failed_log() {
-  if (log_ended_ || !engine_.pmem->empty()) return;
+bool WriteBehind::end_failed_log() {
+  if (log_ended_ || !engine_.pmem->empty()) return log_ended_;
   const auto ended = engine_.end_pmem_log();
-  log_ended_ = ended.has_value();
   if (!ended) log::warn("store: the log on persistent memory is needed at the next start: {}", describe(ended.error()));
+  return ended.has_value();
 }
 
 // A change by the catalogue was reported after this object, which readers still see instead of it: the last report of a
@@ -665,12 +638,14 @@ void WriteBehind::tell_log(const Acknowledged& object, void (PmemLog::*what)(uin
   log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
 }
 
-void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo& stored) {
+void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo* stored) {
   tell_log(object, &PmemLog::moved);  // first: a change of the key may follow at once
   std::unique_lock lock(mutex_);
   const auto keep = writing_.extract(object.sequence);
-  tell_again_locked(object, stored);
+  if (stored != nullptr) tell_again_locked(object, *stored);
   forget_locked(object);
+  note_failed_log_locked();  // a removal may be the last one to mark a record
+  if (log_failed_) wake_.notify_one();
   wake_settled(std::move(lock));
 }
 
@@ -699,23 +674,6 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why, bool by_judge
                log::printable(object->key), describe(why));
   }
   wake_settled(std::move(lock));
-}
-
-void WriteBehind::stick_locked(const AcknowledgedPtr& object, const Error& why) {
-  if (!stuck_.emplace(object->sequence, object).second) return;
-  ++object->bucket->shut;
-  if (stuck_.size() == 1) stuck_at_ = Clock::now() + try_again_after;
-  stuck_gauge_.add(1);
-  log::error(
-      "store: the index refuses {}/{}, which the log on persistent memory has: {}. Until it takes it, small objects of "
-      "this bucket go to the disk. Stop the server: `verbena fsck` names damaged rows",
-      object->bucket->name, log::printable(object->key), describe(why));
-}
-
-void WriteBehind::free_locked(const Acknowledged& object) {
-  if (stuck_.erase(object.sequence) == 0) return;
-  --object.bucket->shut;
-  stuck_gauge_.add(-1);
 }
 
 // A device that has failed, has vanished or is full takes no more before the end, and the next start would not have

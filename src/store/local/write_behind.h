@@ -21,12 +21,14 @@
 // index has of their keys. To bring one back twice does no harm.
 //
 // Every other operation on a key or a bucket first waits until everything acknowledged before it is in the index
-// (settle), or shuts the table for its bucket while it runs (Early::Shut). The table is bounded; when it is full, when
-// the disk refuses writes, or when the bucket is shut, put() declines and the PUT goes through the index.
+// (settle), or shuts the table for its bucket while it runs (Early::Shut). Two need not: a listing, which takes what is
+// here from here; and the removal of an object that waits, which is committed together with the object's head, so that
+// its bytes are never written (write_behind_removal.cc). The table is bounded; when it is full, when the disk refuses
+// writes, or when the bucket is shut, put() declines and the PUT goes through the index.
 //
 // An object of the log that the index refuses for good (a row of its key is damaged) is stuck: it is read from here and
 // tried again from time to time. Its bucket stays shut until then, and what waits for it is told at once that it takes
-// too long. The other objects, and other buckets, do not wait for it.
+// too long. The other objects, and other buckets, do not wait for it (write_behind_stuck.cc).
 #pragma once
 
 #include <atomic>
@@ -60,13 +62,14 @@ struct Acknowledged {
   uint64_t sequence = 0;            // order of the acknowledgements, from 1; a replacement takes over the number
   SteadyClock::time_point since{};  // when that number was assigned
   uint64_t told_after = 0;          // BucketFeed::committed() at its report
+  uint64_t after = 0;               // sequence of the key's object before it, which was on its way; 0: none was
   mutable std::optional<uint64_t> place{};  // in the log; changes only while it is stuck, on the thread
   bool brought_back = false;                // from the log, at the start: the index may have it
 };
 using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
 
-// A reader of the acknowledged memory.
-std::shared_ptr<ObjectReader> open_acknowledged(AcknowledgedPtr object);
+// A reader of the acknowledged memory. The arena outlives it.
+std::shared_ptr<ObjectReader> open_acknowledged(AcknowledgedPtr object, memory::Arena& arena);
 // These rows with the heads of these objects of one bucket, the later of a key before the earlier.
 std::unique_ptr<Moment> with_acknowledged(std::unique_ptr<Moment> rows, const std::vector<AcknowledgedPtr>& objects);
 
@@ -74,6 +77,8 @@ class WriteBehind final : public Early {
  public:
   static constexpr size_t object_size_max = 1 * MiB;  // of `memory` buckets
   static constexpr size_t entries_max = 16'384;
+  static constexpr size_t batch_max = 256;                          // objects in one step: a group of the committer
+  static constexpr auto try_again_after = std::chrono::seconds(1);  // what disk or index refused
 
   explicit WriteBehind(Engine& engine);
   ~WriteBehind() override { stop(); }
@@ -94,14 +99,22 @@ class WriteBehind final : public Early {
   std::unique_ptr<Moment> moment(const Bucket& bucket, View& rows) const override;
   Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket, std::string key) override;
   Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket) override;
+  Task<void> thin_out(std::shared_ptr<const Bucket> bucket) override;
+  Task<Result<bool>> remove(std::shared_ptr<const Bucket> bucket, std::string key, Judge removal) override;
 
  private:
   using Clock = SteadyClock;
   using Batch = std::vector<AcknowledgedPtr>;
+  // For what a caller waits.
+  enum class Until : uint8_t {
+    settled,
+    settled_or_refused,  // by the disk: would_block then
+  };
   struct Waiter {
     uint64_t upto = 0;
+    Until until = Until::settled;
     std::shared_ptr<const void> who;
-    std::function<void()> wake;
+    std::function<void(bool settled)> wake;
   };
   struct NameHash {
     using is_transparent = void;
@@ -127,6 +140,7 @@ class WriteBehind final : public Early {
   void hurry_locked();
   bool is_in_index(const Acknowledged& object) const;
   AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
+  static std::string name_of(const Bucket& bucket, std::string_view key);
   void loop();
   bool hurried_locked() const { return !waiting_.empty() && waiting_.begin()->first <= hurry_upto_; }
   bool ends_log_locked() const { return log_failed_ && waiting_.empty(); }
@@ -138,32 +152,44 @@ class WriteBehind final : public Early {
   Batch take_stuck_locked();
   Batch drop_overwritten_locked();
   void try_stuck(std::unique_lock<std::mutex>& lock);
+  bool is_still_refused(const Acknowledged& object) const;
   void move_all_in_log();
   void move_in_log(const AcknowledgedPtr& object);
   // Its entry in newest_; the end if there is a newer one, or none.
   Newest::const_iterator find_as_newest_locked(const Acknowledged& object) const;
   bool is_newest_locked(const Acknowledged& object) const { return find_as_newest_locked(object) != newest_.end(); }
   void write(Batch batch);  // and waits until each is in the index, or was refused
-  void end_failed_log();
+  bool end_failed_log();    // whether it is ended
   Result<WrittenBlob> write_blob(const Acknowledged& object);
   bool index_takes_all() const;
   Result<std::vector<Run>> write_runs(VolumeKind kind, Bytes bytes);
   Result<void> write_run(const Run& run, Bytes bytes);
-  // On the committer's thread, inside the transaction.
-  void in_index(const Acknowledged& object, const ObjectInfo& stored);
+  BlobRef blob_without_bytes(const Acknowledged& object) const;
+  // The removal of an object that waits.
+  AcknowledgedPtr take_waiting_locked(std::string_view name);
+  Mutation removal_of(AcknowledgedPtr object, Judge removal);
+  Result<void> remove_with(Transaction& transaction, const AcknowledgedPtr& object, const Judge& removal);
+  bool submit_removal(std::string_view name, Judge removal, boost::asio::any_io_executor executor, Committed& done);
+  Task<Result<void>> remove_waiting(std::string name, Judge removal);
+  void waits_again(const AcknowledgedPtr& object);
+  // On the committer's thread, inside the transaction. `stored`: what the index has; null: the object was removed.
+  void in_index(const Acknowledged& object, const ObjectInfo* stored);
   // Queued for another try, stuck, or lost. By the judge: the index has a reason of this object's own.
   void failed(AcknowledgedPtr object, const Error& why, bool by_judge);
   void stick_locked(const AcknowledgedPtr& object, const Error& why);
   void free_locked(const Acknowledged& object);  // if it is stuck
   bool is_stuck(const Bucket& bucket, std::optional<std::string_view> key) const;
-  Task<Result<void>> settle_upto(uint64_t upto, std::shared_ptr<const Bucket> bucket, std::optional<std::string> key);
+  Task<Result<void>> settle_key(std::shared_ptr<const Bucket> bucket, std::string key, Until until);
   void tell_again_locked(const Acknowledged& object, const ObjectInfo& stored) const;
   // It is stuck no longer and takes no memory; removes it from the table, if it is the newest of its key.
   void forget_locked(const Acknowledged& object);
   void tell_log(const Acknowledged& object, void (PmemLog::*what)(uint64_t)) const;
   uint64_t settled_upto_locked() const;
-  void wake_settled(std::unique_lock<std::mutex> lock);
-  Task<Result<void>> wait_for(uint64_t upto);
+  // `refused`: the disk has refused a write.
+  void wake_settled(std::unique_lock<std::mutex> lock, bool refused = false);
+  void wait_for_removals(std::unique_lock<std::mutex>& lock);
+  void note_failed_log_locked();
+  Task<Result<void>> wait_for(uint64_t upto, Until until = Until::settled);
 
   Engine& engine_;
   const size_t bytes_max_;
@@ -173,11 +199,12 @@ class WriteBehind final : public Early {
   std::condition_variable wake_, settled_;
   // The newest of each key, by bucket id and key. All below is guarded by mutex_.
   Newest newest_;
-  std::map<uint64_t, AcknowledgedPtr> waiting_;  // by sequence
-  std::map<uint64_t, AcknowledgedPtr> writing_;  // taken by the thread, not yet in the index
-  std::map<uint64_t, AcknowledgedPtr> stuck_;    // in neither of the two; each shuts its bucket
-  uint64_t stuck_tried_ = 0;                     // the last one
-  Clock::time_point stuck_at_{};                 // the next try
+  std::map<uint64_t, AcknowledgedPtr> waiting_;    // by sequence
+  std::map<uint64_t, AcknowledgedPtr> writing_;    // taken by the thread or a removal, not yet in the index
+  std::map<uint64_t, AcknowledgedPtr> stuck_;      // in neither of the two; each shuts its bucket
+  std::unordered_map<uint64_t, size_t> stuck_in_;  // how many, by bucket id
+  uint64_t stuck_tried_ = 0;                       // the last one
+  Clock::time_point stuck_at_{};                   // the next try
   std::optional<Appending> appending_;
   std::deque<Waiter> waiters_;
   size_t bytes_ = 0;
@@ -187,10 +214,10 @@ class WriteBehind final : public Early {
   bool trouble_ = true;      // the disk refused a write of the last batch; also until start()
   bool refused_ = false;     // in this batch
   bool log_failed_ = false;  // the thread ends the log when nothing waits
+  bool log_ended_ = false;   // written by the thread alone
   std::thread thread_;
   std::unique_ptr<std::byte[]> staging_memory_;  // of the thread
   MutableBytes staging_;
-  bool log_ended_ = false;  // of the thread
 
   metrics::Gauge& bytes_gauge_;
   metrics::Counter& taken_;
@@ -200,5 +227,9 @@ class WriteBehind final : public Early {
   metrics::Gauge& log_gauge_;
   metrics::Gauge& stuck_gauge_;
 };
+
+// Brings an acknowledged object into the index, with the time in its info or, where the key had a later one, after
+// that. The blob's own records are the caller's.
+Result<ObjectInfo> put_acknowledged(Transaction& transaction, const Acknowledged& object, const BlobRef& blob);
 
 }  // namespace verbena::store::local

@@ -167,6 +167,52 @@ TEST_F(WriteBehindTest, ConditionsAreAboutIt) {
   EXPECT_EQ(*t.get("b", "k"), "3");
 }
 
+// The caller's core runs no more when the refusal comes, as at a stop of the server.
+TEST_F(WriteBehindTest, ARefusedRemovalThatIsNotAnsweredYetKeepsNothingFromBeingWrittenAtAStop) {
+  for (int round = 0; round < 20; ++round) {
+    const std::string key = "k-" + std::to_string(round);
+    ASSERT_TRUE(put(key, "bytes"));
+    auto& core = loop_that_stays();
+    auto outcome = boost::asio::co_spawn(
+        core, t.store->remove("b", key, {.version_id = {}, .conditions = {"another", {}}}), boost::asio::use_future);
+    core.poll_one();  // up to the commit
+    if (round % 2 == 1) std::this_thread::sleep_for(20ms);
+    t.close();
+    core.restart();
+    core.run();
+    EXPECT_EQ(outcome.get().error(), Errc::precondition_failed);
+    t.open();
+    const auto found = t.get("b", key);
+    ASSERT_TRUE(found) << "round " << round;
+    EXPECT_EQ(*found, "bytes");
+  }
+}
+
+TEST_F(WriteBehindTest, WhoIsToldOfARemovalDoesNotFindTheObjectAnyMore) {
+  class Looks final : public ChangeListener {
+   public:
+    explicit Looks(LocalStore& store) : store_(store) {}
+    void told(uint64_t, const KeyChangePtr& change) override {
+      if (change->what != KeyEvent::removed) return;
+      ++removals;
+      if (store_.hot("b", "k") != nullptr) ++found;  // it waits for nothing
+    }
+    void lost_track(uint64_t) override {}
+    void bucket_removed(uint64_t) override {}
+    std::atomic<int> removals = 0, found = 0;
+
+   private:
+    LocalStore& store_;
+  };
+  ASSERT_TRUE(put("k", "bytes"));
+  ASSERT_NE(t.store->hot("b", "k"), nullptr);
+  const auto listener = std::make_shared<Looks>(*t.store);
+  ASSERT_TRUE((*t.store->feed("b"))->listen(listener));
+  ASSERT_TRUE(t.remove("b", "k"));
+  EXPECT_EQ(listener->removals, 1);
+  EXPECT_EQ(listener->found, 0);
+}
+
 TEST_F(WriteBehindTest, APutThatTakesTheLongWayComesAfterIt) {
   ASSERT_TRUE(put("k", pattern(1000, 1)));
   const std::string pieces = pattern(100'000, 2);

@@ -21,7 +21,7 @@ Result<void> erase_documents(Transaction& transaction, const Bucket& bucket) {
 // their bucket refuses changes judged before one of the bucket's record, so the record is rewritten unchanged with the
 // document.
 void fence_rules(Transaction& transaction, const BucketRecord& record, std::string_view document) {
-  if (document != rules_document) return;
+  if (document != rules_document && document != bounding_document) return;
   transaction.put(Table::meta, keys::bucket(record.info.name), encode(record));
 }
 

@@ -36,6 +36,13 @@ class Early {
   // it takes too long, as on a full disk.
   virtual Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket, std::string key) = 0;
   virtual Task<Result<void>> settle(std::shared_ptr<const Bucket> bucket) = 0;
+  // Waits likewise, so that moment() has little to add, but neither for a disk that takes no writes nor for an object
+  // that the catalogue refuses: moment() is right without it.
+  virtual Task<void> thin_out(std::shared_ptr<const Bucket> bucket) = 0;
+
+  // Commits a change that removes the key's current object, together with the acknowledged one that waits, which needs
+  // no bytes in the catalogue then. The bucket has no versions. false: none waits any more, and nothing was done.
+  virtual Task<Result<bool>> remove(std::shared_ptr<const Bucket> bucket, std::string key, Judge removal) = 0;
 
   // Makes put() decline for its bucket while it lives: for changes of the bucket itself. settle() is called after it.
   class Shut {

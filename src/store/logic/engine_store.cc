@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/clock.h"
 #include "store/logic/append.h"
 #include "store/logic/bucket_ops.h"
 #include "store/logic/ends.h"
@@ -42,19 +43,41 @@ Task<Result<Document>> large_document(const Context& context, uint64_t bucket, s
   co_return std::make_shared<const std::string>(std::move(*bytes));
 }
 
+// An object that the catalogue refuses keeps its own removal back, which is told at once. One that waited for the disk
+// keeps back those behind it that the catalogue does not have either: they would wait as long, one after the other.
+Task<void> settle_each(const Context& context, const std::shared_ptr<const Bucket>& bucket, BatchRemoval& all) {
+  constexpr auto long_wait = std::chrono::seconds(1);
+  const auto since = SteadyClock::now();
+  Result<void> late;
+  for (Removal& one : all.removals) {
+    if (!Early::holds_any(*bucket)) co_return;
+    const bool too_late = !late && context.early->stat(*bucket, one.key);
+    one.ready = late;
+    if (!too_late) one.ready = co_await context.early->settle(bucket, one.key);
+    if (!one.ready && SteadyClock::now() - since > long_wait) late = one.ready;
+  }
+}
+
 // Removes each by its own conditions. An error: none was removed.
 Task<Result<void>> commit_all(std::shared_ptr<Context> context, std::string bucket, std::shared_ptr<BatchRemoval> all) {
   VB_CO_BUCKET(auto found, context, bucket);
   for (Removal& one : all->removals) {
     VB_CO_TRY(check_key(one.key));
-    if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, one.key));
     one.bucket = found;
   }
   all->bucket = found;
-  if (context->rows->has_one_place()) co_return co_await context->rows->commit(batch_removal_change(all));
+  co_await settle_each(*context, found, *all);
+  if (context->rows->has_one_place()) {
+    const auto committed = co_await context->rows->commit(batch_removal_change(all));
+    // A damaged row of one key is no reason to keep the others.
+    const bool damaged =
+        !committed && (committed.error() == Errc::corrupt_object || committed.error() == Errc::malformed);
+    if (!damaged) co_return committed;
+  }
   for (size_t i = 0; i < all->removals.size(); ++i) {
     auto one = std::make_shared<Removal>(std::move(all->removals[i]));
-    const auto committed = co_await context->rows->commit(removal_change(one));
+    auto committed = one->ready;
+    if (committed) committed = co_await context->rows->commit(removal_change(one));
     all->outcomes[i] = outcome_of(*one, committed);
   }
   co_return Result<void>{};
@@ -348,6 +371,16 @@ Task<Result<std::shared_ptr<ObjectReader>>> EngineStore::open(std::string_view b
   co_return co_await look_up(*context->rows, "object open", place_of(*found, name->key), std::move(look));
 }
 
+std::shared_ptr<ObjectReader> EngineStore::hot(std::string_view bucket, std::string_view key) {
+  if (context_->early == nullptr || key.size() > key_size_max) return nullptr;
+  const auto found = context_->find_bucket(bucket);
+  if (!found || !Early::holds_any(**found)) return nullptr;
+  auto acknowledged = context_->early->open(**found, key);
+  if (acknowledged == nullptr || acknowledged->view(0, 1).empty()) return nullptr;
+  if ((*found)->is_gone(acknowledged->info())) return nullptr;
+  return acknowledged;
+}
+
 Task<Result<ObjectInfo>> EngineStore::stat(std::string_view bucket, std::string_view key, std::string_view version_id) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
@@ -425,9 +458,15 @@ Task<Result<Removed>> EngineStore::remove(std::string_view bucket, std::string_v
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
   VB_CO_TRY(check_key(key));
-  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found, std::string(key)));
   auto removal = std::make_shared<Removal>(Removal{found, std::string(key), std::move(request), {}});
-  VB_CO_TRY(co_await context->rows->commit(removal_change(removal)));
+  Change change = removal_change(removal);
+  if (Early::holds_any(*found) && removal->request.version_id.empty()) {
+    VB_CO_ASSIGN(const bool done, co_await context->early->remove(found, removal->key, change.judge));
+    if (done) co_return std::move(removal->removed);
+  } else if (Early::holds_any(*found)) {
+    VB_CO_TRY(co_await context->early->settle(found, removal->key));
+  }
+  VB_CO_TRY(co_await context->rows->commit(std::move(change)));
   co_return std::move(removal->removed);
 }
 
@@ -462,7 +501,7 @@ Task<Result<ObjectInfo>> EngineStore::update(std::string_view bucket, std::strin
 Task<Result<ListPage>> EngineStore::list(std::string_view bucket, ListRequest request) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
-  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
+  if (Early::holds_any(*found)) co_await context->early->thin_out(found);
   auto lister = std::make_shared<ObjectLister>(found, std::move(request));
   auto look = page_of(context, found, lister);
   co_return co_await look_up(*context->rows, "object list", place_of(*found), std::move(look));
@@ -471,7 +510,7 @@ Task<Result<ListPage>> EngineStore::list(std::string_view bucket, ListRequest re
 Task<Result<VersionPage>> EngineStore::list_versions(std::string_view bucket, ListVersionsRequest request) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
-  if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
+  if (Early::holds_any(*found)) co_await context->early->thin_out(found);
   auto lister = std::make_shared<VersionLister>(found, std::move(request));
   auto look = page_of(context, found, lister);
   co_return co_await look_up(*context->rows, "version list", place_of(*found), std::move(look));

@@ -46,6 +46,8 @@ class EngineStore : public Store, public ChangeFeeds, public EndIndex {
   Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id = {}) override;
+  // What the engine has acknowledged and its catalogue does not have yet is in memory.
+  std::shared_ptr<ObjectReader> hot(std::string_view bucket, std::string_view key) override;
   Task<Result<ObjectInfo>> stat(std::string_view bucket, std::string_view key,
                                 std::string_view version_id = {}) override;
   Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,

@@ -134,9 +134,10 @@ Result<void> judge_removal(Transaction& transaction, Removal& r, const BucketRec
 Result<void> judge_batch(Transaction& transaction, BatchRemoval& batch) {
   VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *batch.bucket));
   for (size_t i = 0; i < batch.removals.size(); ++i) {
-    const auto judged = judge_removal(transaction, batch.removals[i], bucket);
-    if (!judged && judged.error() != Errc::precondition_failed) return judged;
-    batch.outcomes[i] = outcome_of(batch.removals[i], judged);
+    Removal& one = batch.removals[i];
+    const auto judged = one.ready ? judge_removal(transaction, one, bucket) : one.ready;
+    if (one.ready && !judged && judged.error() != Errc::precondition_failed) return judged;
+    batch.outcomes[i] = outcome_of(one, judged);
   }
   return {};
 }

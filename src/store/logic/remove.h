@@ -23,11 +23,13 @@ struct Removal {
   bool changes_current = false;
   std::optional<ObjectInfo> uncovered{};
   bool happened = false;  // a version was removed, or a delete marker was made
+  Result<void> ready{};   // of a batch: an error leaves it out, with that as its outcome
 };
 Change removal_change(std::shared_ptr<Removal> removal);
 
 // Removals from one bucket with one commit. One that is refused with precondition_failed has that as its outcome, and
-// hinders no other; so has one that finds nothing to remove (no_such_key). Any other error refuses all.
+// hinders no other; so has one that finds nothing to remove (no_such_key), and one that is not ready. Any other error
+// refuses all.
 struct BatchRemoval {
   std::shared_ptr<const Bucket> bucket{};
   std::vector<Removal> removals{};

@@ -242,50 +242,30 @@ Task<Result<void>> RadosCatalogue::keep(uint64_t bucket, std::string key, uint64
 // The outcome of the change. again: not made; judge again.
 Task<Result<Attempt>> RadosCatalogue::settle(Change& change, Rows& rows, Batcher::Outcome outcome) {
   const bool made = outcome.code >= 0;
+  if (outcome.unsure && outcome.code == -ENOENT) {
+    const auto removed = co_await is_removed(rows.place().bucket);
+    outcome.unsure = !removed || !*removed;
+  }
   // A change of unknown outcome may still be made, or was made and overwritten: its bytes stay.
   if (StripeWriter* const blob = blob_of(change); blob != nullptr && (made || outcome.unsure)) blob->keep();
   if (made) co_return Attempt::done;
   rows.forget();
   if (outcome.unsure) {
-    co_await bar_late_calls(rows.place().bucket);
+    const bool barred = co_await late_calls_.bar(rows.place().bucket, rows.bucket()->epoch);
+    if (!barred) log::warn("rados: bucket {}: a change that was not answered may still come", rows.place().bucket);
     co_return fail(Errc::service_unavailable, "The Ceph cluster did not say whether the change was made.");
   }
   if (lost_race(outcome.code)) co_return Attempt::again;
   co_return std::unexpected(to_error(outcome.code, "rados: commit"));
 }
 
-// Before a change is reported as of unknown outcome, the bucket's epoch is raised. The first call of any server on the
-// tablet takes the new epoch there, after which the late call fails: state of the key read from then on does not change
-// by that call, whether it was made or not. A server that cannot reach the bucket's object cannot ensure this; but its
-// late call still fails if anything of the key was changed.
-Task<> RadosCatalogue::bar_late_calls(uint64_t bucket) {
-  const uint64_t came = ++turns_;
-  KeyLocks::Name name(bucket, "");  // not for a key
-  const auto held = co_await locks_.take(std::move(name));
-  if (!held || !fresh_()) co_return;
-  {
-    // A run that begins now serves all callers so far, even if it fails.
-    const std::lock_guard lock(barred_mutex_);
-    uint64_t& begun = barred_[bucket];
-    if (begun > came) co_return;
-    begun = ++turns_;
-  }
-  InFlightChanges::OwnChange own;
-  auto raised = co_await raise_epoch(bucket, own);
-  raised = co_await in_flight_.after(own, std::move(raised));
-  if (!raised) log::warn("rados: a change that was not answered may still come: {}", describe(raised.error()));
-}
-
-Task<Result<void>> RadosCatalogue::raise_epoch(uint64_t bucket, InFlightChanges::OwnChange& own) {
-  VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
-  VB_CO_ASSIGN(state, co_await registry_.writable(state, ""));
-  InFlightChanges::Planned planned = planned_of(*state);
-  VB_CO_TRY(co_await in_flight_.before(own, std::move(planned)));
-  own.unsure = true;
-  Registry::Fill nothing = [](librados::ObjectWriteOperation&) {};
-  auto raised = co_await registry_.change_object(state, std::move(nothing));
-  own.unsure = !is_certain(raised);
-  co_return raised;
+// The tablet's object had gone when the call was sent once more. With its bucket: so is whatever the call may have
+// made. Else the tablet was joined with another one, which has it.
+Task<Result<bool>> RadosCatalogue::is_removed(uint64_t bucket) {
+  const auto state = co_await registry_.load(bucket);
+  if (state) co_return false;
+  if (state.error() == Errc::no_such_bucket) co_return true;
+  co_return std::unexpected(state.error());
 }
 
 Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, std::string to) {
@@ -400,18 +380,24 @@ Task<Result<Attempt>> RadosCatalogue::move_between(Pair& pair, PairTransaction& 
   move.sets = parts.source.sets;
   std::string left_to_do = encode(move);
   const uint64_t id = pair.from.bucket()->id;
-  auto frozen = co_await registry_.set_phase(pair.from.bucket(), Phase::moving, source.number, std::move(left_to_do));
-  if (!frozen && frozen.error() == Errc::conditional_conflict) {
+  const std::string who = keys::number(random_number());
+  const auto frozen =
+      co_await registry_.set_phase(pair.from.bucket(), Phase::moving, source.number, std::move(left_to_do), who);
+  if (!frozen) {
+    // Its phase may have begun all the same.
+    (void)co_await registry_.end_move(id, who, /*sent=*/false);
+    if (!(frozen.error() == Errc::conditional_conflict)) co_return std::unexpected(frozen.error());
     VB_CO_ASSIGN(const BucketPtr now, co_await registry_.load(id));
     pair.forget(now);
     co_return Attempt::again;
   }
-  if (!frozen) co_return std::unexpected(frozen.error());
   const BucketPtr held = *frozen;
   // From here on the source cannot change. Checks whether it has changed since it was read.
-  VB_CO_ASSIGN(const std::string now, co_await registry_.row(source.object, guarded));
-  if (now != seen) {
-    VB_CO_ASSIGN(const BucketPtr thawed, co_await registry_.set_phase(held, Phase::live));
+  const auto now = co_await registry_.row(source.object, guarded);
+  if (!now || *now != seen) {
+    (void)co_await registry_.end_move(id, who, /*sent=*/false);
+    if (!now) co_return std::unexpected(now.error());
+    VB_CO_ASSIGN(const BucketPtr thawed, co_await registry_.load(id));
     pair.forget(thawed);
     co_return Attempt::again;
   }
@@ -420,11 +406,11 @@ Task<Result<Attempt>> RadosCatalogue::move_between(Pair& pair, PairTransaction& 
   const auto outcome = co_await batcher_.commit(std::move(into), std::move(parts.target), /*alone=*/true);
   Result<bool> moved = fail(Errc::conditional_conflict, "rados: moving a key");
   if (outcome.code >= 0) moved = co_await registry_.finish_move(held);
-  if (moved && *moved) {
-    auto thawed = co_await registry_.set_phase(held, Phase::live);
-    if (!thawed && !(thawed.error() == Errc::conditional_conflict)) moved = std::unexpected(thawed.error());
-  } else if (!moved) {
-    moved = co_await registry_.settle_move(held);
+  Result<BucketPtr> thawed = fail(Errc::conditional_conflict, "rados: moving a key");
+  if (moved && *moved) thawed = co_await registry_.set_phase(held, Phase::live);
+  if (!thawed) {
+    const auto ended = co_await registry_.end_move(id, who, /*sent=*/true);
+    if (!moved || !*moved) moved = ended;
   }
   auto later = co_await registry_.load(id);
   if (later) later = co_await registry_.writable(*later, "");

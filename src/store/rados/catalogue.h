@@ -2,17 +2,15 @@
 // these are unchanged.
 #pragma once
 
-#include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "store/logic/context.h"
 #include "store/rados/bytes/stripes.h"
 #include "store/rados/cluster/attempt.h"
 #include "store/rados/coherence/in_flight_changes.h"
+#include "store/rados/coherence/late_calls.h"
 #include "store/rados/coherence/read_leases.h"
 #include "store/rados/rows/batcher.h"
 #include "store/rados/rows/change.h"
@@ -41,6 +39,7 @@ class RadosCatalogue final : public Catalogue {
     Ids& ids;
     ReadLeases& read_leases;
     InFlightChanges& in_flight;
+    LateCalls& late_calls;
   };
   RadosCatalogue(const Parts& parts, const WallClock& clock, std::function<bool()> fresh)
       : registry_(parts.registry),
@@ -53,6 +52,7 @@ class RadosCatalogue final : public Catalogue {
         ids_(parts.ids),
         read_leases_(parts.read_leases),
         in_flight_(parts.in_flight),
+        late_calls_(parts.late_calls),
         clock_(clock),
         fresh_(std::move(fresh)) {}
 
@@ -77,8 +77,7 @@ class RadosCatalogue final : public Catalogue {
   Task<Result<Attempt>> try_key(Change& change, Rows& rows, int& lost);
   Task<Result<void>> tell_holders(const Rows& rows);
   Task<Result<Attempt>> settle(Change& change, Rows& rows, Batcher::Outcome outcome);
-  Task<> bar_late_calls(uint64_t bucket);
-  Task<Result<void>> raise_epoch(uint64_t bucket, InFlightChanges::OwnChange& own);
+  Task<Result<bool>> is_removed(uint64_t bucket);
   struct Pair {
     Pair(Registry& registry, uint64_t bucket, const std::string& source, const std::string& target)
         : from(registry, {bucket, source}, nullptr, /*with_bytes=*/false),
@@ -125,12 +124,10 @@ class RadosCatalogue final : public Catalogue {
   Ids& ids_;
   ReadLeases& read_leases_;
   InFlightChanges& in_flight_;
+  LateCalls& late_calls_;
   const WallClock& clock_;
   const std::function<bool()> fresh_;
   KeyLocks locks_;
-  std::mutex barred_mutex_;
-  std::map<uint64_t, uint64_t> barred_;  // bucket -> when its late calls were last barred; guarded by barred_mutex_
-  std::atomic<uint64_t> turns_{0};       // the clock of `barred_`
 };
 
 }  // namespace verbena::store::rados

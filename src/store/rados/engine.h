@@ -18,6 +18,7 @@
 #include "store/logic/keys.h"
 #include "store/rados/catalogue.h"
 #include "store/rados/coherence/in_flight_changes.h"
+#include "store/rados/coherence/late_calls.h"
 #include "store/rados/coherence/read_leases.h"
 #include "store/rados/members/invalidation_bus.h"
 #include "store/rados/members/leader_lease.h"
@@ -58,6 +59,7 @@ class Engine final : public Context {
   Task<Result<void>> reload_accounts();
   Task<Result<void>> reload_keys();
   Task<Result<bool>> replace_keys(std::string_view row, std::optional<std::string> before, std::string text);
+  Task<Result<void>> tell_changed(uint64_t what);
   Task<Result<void>> check_missing(std::string name, uint64_t id);
 
   const WallClock& clock_source;
@@ -88,13 +90,14 @@ class Engine final : public Context {
   std::optional<StripedBlobs> striped;
   std::shared_ptr<InvalidationBus> bus;
   std::shared_ptr<InFlightChanges> in_flight;
+  std::optional<LateCalls> late_calls;
   std::shared_ptr<ReadLeases> read_leases;
   static constexpr int being_leased_max = 256;
   std::atomic<int> being_leased{0};  // read leases being written
   std::optional<RadosCatalogue> catalogue;
   // Keys: for a bucket (0, its name), then (2, its number); for accounts (1, ""). Used on the engine's thread.
   KeyLocks reloads;
-  std::future<void> collecting, signing, watching, counting, telling, leading, leasing;
+  std::future<void> collecting, looking, signing, watching, counting, telling, leading, leasing;
 
  private:
   Result<uint64_t> take_incarnation();

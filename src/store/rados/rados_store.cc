@@ -141,7 +141,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
     return formats.look(rows, leader->holds(), since);
   };
   // That server's changes may not have been announced.
-  helpers.server_gone = [this] { bus->tell_again(InvalidationBus::everything, 1); };
+  helpers.server_gone = [this] { bus->tell_all_to_reload(); };
   garbage = std::make_shared<Garbage>(registry, io, *incarnation, std::move(helpers));
   if (auto signed_in = run(garbage->sign_in()); !signed_in) {
     run(garbage->sign_out());  // a sign without formats would count as an older server's
@@ -162,8 +162,8 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   };
   is_sure = [this](std::string_view name) { return in_flight->is_sure(name); };
   settle = [this](std::string name) { return in_flight->settle(std::move(name)); };
-  const RadosCatalogue::Parts parts{registry, *garbage, batcher, splitter,     book,
-                                    *events,  ends,     ids,     *read_leases, *in_flight};
+  const RadosCatalogue::Parts parts{registry, *garbage, batcher,      splitter,   book,       *events,
+                                    ends,     ids,      *read_leases, *in_flight, *late_calls};
   catalogue.emplace(parts, clock_source, fresh);
   keeps_usage = true;
   keeps_events = true;
@@ -177,6 +177,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   counting = boost::asio::co_spawn(io, book.run(), boost::asio::use_future);
   telling = boost::asio::co_spawn(io, events->run(), boost::asio::use_future);
   collecting = boost::asio::co_spawn(io, garbage->run(), boost::asio::use_future);
+  looking = boost::asio::co_spawn(io, garbage->run_rounds(), boost::asio::use_future);
   watching = boost::asio::co_spawn(io, bus->run(), boost::asio::use_future);
   if (is_holder) leasing = boost::asio::co_spawn(io, read_leases->run(), boost::asio::use_future);
   for (const auto until = deadline_in(start_patience); !bus->fresh();) {
@@ -214,11 +215,13 @@ void Engine::make_bus() {
   subscriber.doubt_all = [this](bool marked) { in_flight->set_all(marked); };
   subscriber.look = [this] { in_flight->look(); };
   bus = std::make_shared<InvalidationBus>(*cluster, io, std::move(subscriber));
+  late_calls.emplace(registry, io, [this](uint64_t bucket) { return bus->tell(bucket); });
 }
 
 void Engine::close() {
   if (!thread.joinable()) return;
   if (in_flight) in_flight->stop();
+  if (late_calls) late_calls->stop();
   splitter.stop();
   joiner.stop();
   cluster->close();
@@ -231,6 +234,7 @@ void Engine::close() {
   if (signing.valid()) {
     garbage->stop();
     if (collecting.valid()) collecting.get();
+    if (looking.valid()) looking.get();
     signing.get();
   }
   if (telling.valid()) {

@@ -73,7 +73,7 @@ Task<Result<bool>> Engine::replace_accounts(std::optional<std::string> before, s
     bus->tell_again(InvalidationBus::accounts);
     co_return std::unexpected(to_error(code, "rados: accounts"));
   }
-  VB_CO_TRY(co_await bus->tell(InvalidationBus::accounts));
+  VB_CO_TRY(co_await tell_changed(InvalidationBus::accounts));
   co_return true;
 }
 
@@ -97,8 +97,15 @@ Task<Result<bool>> Engine::replace_keys(std::string_view row, std::optional<std:
     bus->tell_again(InvalidationBus::master_keys);
     co_return replaced;
   }
-  if (*replaced) VB_CO_TRY(co_await bus->tell(InvalidationBus::master_keys));
+  if (*replaced) VB_CO_TRY(co_await tell_changed(InvalidationBus::master_keys));
   co_return replaced;
+}
+
+// After a change that is made: no other message ever says so, so a failed one is sent again.
+Task<Result<void>> Engine::tell_changed(uint64_t what) {
+  const auto told = co_await bus->tell(what);
+  if (!told) bus->tell_again(what);
+  co_return told;
 }
 
 }  // namespace verbena::store::rados

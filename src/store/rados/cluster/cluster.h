@@ -84,6 +84,7 @@ class Cluster {
   void wait_until_idle();
   // From now on no call waits for its turn; some of those that wait may never resume.
   void close();
+  bool is_closing() const { return closing_.load(std::memory_order_relaxed); }
 
   librados::Rados& handle() { return rados_; }
   librados::IoCtx& context(Pool pool) { return pool == Pool::index ? index_ : data_; }
@@ -120,7 +121,7 @@ class Cluster {
   std::mutex mutex_;                  // guards all members below
   size_t in_flight_ = 0, bytes_ = 0;  // admitted calls
   size_t started_ = 0;                // the started calls among them
-  bool closing_ = false;
+  std::atomic<bool> closing_{false};  // set under mutex_
   std::condition_variable idle_;
   std::deque<Waiter> row_waiters_, byte_waiters_;
   uint64_t came_ = 0;

@@ -197,10 +197,19 @@ void InvalidationBus::tell_again(uint64_t bucket, int times) {
   });
 }
 
+void InvalidationBus::tell_all_to_reload() {
+  boost::asio::post(io_, [self = shared_from_this()] {
+    ++self->reloads_wanted_;
+    self->next_again_ = {};
+  });
+}
+
 void InvalidationBus::look_at_unsure() {
   const auto now = SteadyClock::now();
-  if (stopping_ || unsure_.empty() || now < next_again_ || !cluster_.may_write()) return;
+  const bool reload = reloads_told_ != reloads_wanted_ && !telling_reload_;
+  if (stopping_ || (unsure_.empty() && !reload) || now < next_again_ || !cluster_.may_write()) return;
   next_again_ = now + again_every;
+  if (reload) boost::asio::co_spawn(io_, tell_reload(), boost::asio::detached);
   for (auto& [bucket, left] : unsure_) {
     boost::asio::co_spawn(io_, tell_unsure(bucket), boost::asio::detached);
     --left;
@@ -211,6 +220,23 @@ void InvalidationBus::look_at_unsure() {
 Task<> InvalidationBus::tell_unsure(uint64_t bucket) {
   const auto self = shared_from_this();
   if (auto told = co_await tell(bucket); !told) log::debug("rados: told again: {}", describe(told.error()));
+}
+
+// One that is asked for meanwhile is another one: the servers may have read before it.
+Task<> InvalidationBus::tell_reload() {
+  const auto self = shared_from_this();
+  struct Telling {
+    bool& now;
+    explicit Telling(bool& flag) : now(flag) { now = true; }
+    Telling(const Telling&) = delete;
+    ~Telling() { now = false; }
+  } telling(telling_reload_);
+  const uint64_t wanted = reloads_wanted_;
+  if (auto told = co_await tell(everything); told) {
+    reloads_told_ = wanted;
+  } else {
+    log::warn("rados: the servers were not told yet to read everything again: {}", describe(told.error()));
+  }
 }
 
 Task<Result<void>> InvalidationBus::tell(Notice notice) {

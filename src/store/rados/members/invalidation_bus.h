@@ -53,6 +53,8 @@ class InvalidationBus final : public librados::WatchCtx2, public std::enable_sha
   // For a change of unknown outcome, which may still be made: repeats the notice so many times, the first at once.
   // Thread-safe.
   void tell_again(uint64_t bucket, int times = again_times);
+  // Tells every server to read everything again, until that has succeeded once. Thread-safe.
+  void tell_all_to_reload();
   // Whether state in memory may be served.
   bool fresh() const { return fresh(LeaseClock::now()); }
   bool fresh(LeaseClock::time_point now) const { return now.time_since_epoch().count() < fresh_until_.load(); }
@@ -70,6 +72,7 @@ class InvalidationBus final : public librados::WatchCtx2, public std::enable_sha
   Task<> ask_again();
   bool take(Buffer& reply);
   Task<> tell_unsure(uint64_t bucket);
+  Task<> tell_reload();
 
   Cluster& cluster_;
   boost::asio::io_context& io_;
@@ -82,7 +85,9 @@ class InvalidationBus final : public librados::WatchCtx2, public std::enable_sha
   void look_who_did_not_say();
 
   // Used on the thread of `io` only.
-  std::map<uint64_t, int> unsure_;  // number of notices still to send
+  std::map<uint64_t, int> unsure_;                  // number of notices still to send
+  uint64_t reloads_wanted_ = 0, reloads_told_ = 0;  // by tell_all_to_reload()
+  bool telling_reload_ = false;
   SteadyClock::time_point next_again_{}, next_ask_{};
   bool all_said_ = true, asking_ = false;
   uint64_t watches_ = 0;  // watches begun so far

@@ -23,6 +23,12 @@ constexpr size_t batch_max = 128;
 constexpr size_t batch_bytes_max = 2 * MiB;
 constexpr int sends_max = 3;  // attempts of a call that is not answered in time
 
+// A comparison failed, with the tablet as it is.
+bool has_compared(int code) { return code == -ECANCELED || code == -ENODATA; }
+
+// Refused before it was sent (Cluster::write), or for want of space, which is found out after all comparisons.
+bool is_refused(int code) { return code == -EROFS || code == -EBUSY || code == -ENOSPC || code == -EDQUOT; }
+
 }  // namespace
 
 Task<Batcher::Outcome> Batcher::commit(Target target, Part part, bool alone) {
@@ -208,9 +214,13 @@ Task<Batcher::Outcome> Batcher::send(std::string tablet, const std::vector<Waiti
     size_t bytes = 0;
     librados::ObjectWriteOperation op = make_op(call, bytes);
     outcome.code = co_await cluster_.write(Cluster::Pool::index, tablet, std::move(op), bytes);
+    if (outcome.code >= 0 || has_compared(outcome.code) || is_refused(outcome.code)) break;
+    // librados may have sent the call before, so that it was made whatever this answer says: an OSD refuses a client on
+    // the blocklist, or without the rights, before it looks whether it knows the call; and a tablet that was joined
+    // with another one goes with its receipts.
+    outcome.unsure = true;
     // An unanswered call may still be made. Repeating it decides: its version tokens match only once.
     if (outcome.code != -ETIMEDOUT) break;
-    outcome.unsure = true;
   }
   if (outcome.code < 0) co_return co_await settle(std::move(tablet), tally, token, outcome);
   tally.receipt = call.receipt;
@@ -225,14 +235,14 @@ Task<Batcher::Outcome> Batcher::send(std::string tablet, const std::vector<Waiti
 // A failed comparison may be caused by the call itself (fate.h). The first look at the row also corrects this process's
 // count.
 Task<Batcher::Outcome> Batcher::settle(std::string tablet, Tally& tally, uint64_t token, Outcome outcome) {
-  if (outcome.code != -ECANCELED && !outcome.unsure) co_return outcome;
+  if (!has_compared(outcome.code) && !outcome.unsure) co_return outcome;
   const std::string seen = tally.receipt;
   const int code = co_await read(std::move(tablet), tally);
   // Without a receipt the outcome is unknown: this server was declared dead and its receipt swept (tombstones.h).
   const Fate fate = code < 0 ? Fate::unknown : fate_of(tally.receipt, token, seen, /*list_max=*/1);
   if (fate == Fate::made) co_return Outcome{};
   // Without an answer it may still be made.
-  if (fate == Fate::not_made && outcome.code == -ECANCELED) co_return Outcome{.code = -ECANCELED};
+  if (fate == Fate::not_made && has_compared(outcome.code)) co_return Outcome{.code = -ECANCELED};
   outcome.unsure = true;
   co_return outcome;
 }

@@ -49,7 +49,9 @@ class Batcher {
     // As for Cluster::write(). -ECANCELED: the epoch or a version token differs (perhaps of another key in the call),
     // and nothing was or will be changed.
     int code = 0;
-    bool unsure = false;  // on failure: the change may have been made, or may still be made
+    // On failure: the change may have been made, or may still be made. So it is after any code that does not prove the
+    // contrary.
+    bool unsure = false;
   };
   struct Target {
     std::string tablet;  // the tablet's object

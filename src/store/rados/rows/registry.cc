@@ -25,6 +25,8 @@ constexpr std::chrono::seconds wait_max{25};     // for a phase in progress
 constexpr std::chrono::seconds phases_kept{120};
 constexpr std::chrono::milliseconds look_again{10};
 constexpr int attempts_max = 100;
+constexpr std::chrono::seconds end_move_max{20};  // in a client's request; later another server does it
+constexpr std::chrono::milliseconds end_move_again_after{200}, end_move_rest_max{2'000};  // doubled each time
 constexpr const char *tokens_row = "w", *names_fence_row = "f";
 // A removed bucket to be swept, with or without an earlier name. Older servers write "x" for both.
 constexpr std::string_view was_named = "n", never_named = "f";
@@ -275,6 +277,16 @@ Task<Result<void>> Registry::spread(BucketPtr state) {
   co_return Result<void>{};
 }
 
+// To those that the phase of `of`, a move, concerns. The order does not matter here: the server that began the move has
+// read both with the epoch of before it, so the tablets before them do not show their rows any more.
+Task<Result<void>> Registry::spread_to_two(BucketPtr of, BucketPtr state) {
+  for (const uint64_t number : {of->phase_tablet, of->phase_other}) {
+    std::string object = tablet_object(of->id, number);
+    VB_CO_TRY(co_await raise(std::move(object), state));
+  }
+  co_return Result<void>{};
+}
+
 Task<Result<BucketPtr>> Registry::refresh(BucketPtr seen, std::string tablet) {
   VB_CO_ASSIGN(BucketPtr now, co_await load(seen->id));
   const auto found = std::ranges::find(now->tablets, tablet, &Tablet::object);
@@ -430,7 +442,13 @@ Task<Result<BucketPtr>> Registry::set_phase(BucketPtr from, Phase phase, uint64_
       op.omap_set(row);
     }
   };
-  VB_CO_ASSIGN(BucketPtr now, co_await change(from, std::move(fill)));
+  VB_CO_TRY(co_await change_object(from, std::move(fill)));
+  VB_CO_ASSIGN(BucketPtr now, co_await load(from->id));
+  // Another tablet's keys are as they are, and an outage of it holds up no move.
+  const BucketPtr& moving = phase == Phase::live ? from : now;
+  const bool is_move = moving->phase == Phase::moving;
+  auto spreading = is_move ? spread_to_two(moving, now) : spread(now);
+  VB_CO_TRY(co_await std::move(spreading));
   // A server that was suspended for long between the call and its answer may find the phase ended by others, and keys
   // changed again.
   if (phase != Phase::live && now->epoch != from->epoch + 1) {
@@ -464,19 +482,61 @@ Task<Result<bool>> Registry::finish_move(BucketPtr state) {
   co_return true;
 }
 
-// Raises the epoch first, so that the server that began it can do nothing more. Then the outcome is certain.
+// Raises the epoch first, so that the server that began it can do nothing more. Then the outcome is certain: the
+// target's half is there, or never will be, and the source's half is sent after it only. So a source that cannot be
+// reached stops nothing where there is nothing to do in it. The phase ends in the bucket's object; the two tablets get
+// its last epoch from the first server that accesses them.
 Task<Result<bool>> Registry::settle_move(BucketPtr state) {
   Fill again = [text = state->phase_text](librados::ObjectWriteOperation& op) {
     const std::map<std::string, Buffer> row = {{"p", to_buffer(text)}};
     op.omap_set(row);
   };
-  VB_CO_ASSIGN(BucketPtr mine, co_await change(state, std::move(again)));
+  VB_CO_TRY(co_await change_object(state, std::move(again)));
+  VB_CO_ASSIGN(BucketPtr mine, co_await load(state->id));
   if (mine->phase_text != state->phase_text) co_return fail(Errc::conditional_conflict, "rados: moving a key");
-  VB_CO_ASSIGN(const std::string moved, co_await row(tablet_object(mine->id, mine->phase_other), moved_row));
+  const std::string source = tablet_object(mine->id, mine->phase_tablet);
+  const std::string target = tablet_object(mine->id, mine->phase_other);
+  VB_CO_TRY(co_await raise(target, mine));
+  VB_CO_ASSIGN(const std::string moved, co_await row(target, moved_row));
   const bool has = moved == mine->phase_who();
-  if (has) VB_CO_TRY(co_await finish_move(mine));
-  VB_CO_TRY(co_await set_phase(mine, Phase::live));
+  if (has) {
+    VB_CO_TRY(co_await raise(source, mine));
+    VB_CO_TRY(co_await finish_move(mine));
+  }
+  VB_CO_TRY(co_await end_phase(mine));
   co_return has;
+}
+
+Task<Result<void>> Registry::end_phase(BucketPtr state) {
+  Fill none = [](librados::ObjectWriteOperation& op) { op.omap_rm_keys({"p"}); };
+  co_return co_await change_object(state, std::move(none));
+}
+
+Task<Result<bool>> Registry::undo_move(BucketPtr state) {
+  VB_CO_TRY(co_await end_phase(std::move(state)));
+  co_return false;
+}
+
+Task<Result<bool>> Registry::end_move(uint64_t bucket, std::string who, bool sent) {
+  auto rest = end_move_again_after;
+  Error failed = Error{Errc::slow_down, 0, "rados: moving a key"};
+  for (const auto until = deadline_in(end_move_max); SteadyClock::now() < until && !cluster_.is_closing();) {
+    const auto state = co_await load(bucket);
+    if (state && ((*state)->phase != Phase::moving || (*state)->phase_who() != who)) {
+      co_return fail(Errc::conditional_conflict, "rados: moving a key");
+    }
+    if (!state && state.error() == Errc::no_such_bucket) co_return std::unexpected(state.error());
+    Result<bool> settled = fail(Errc::service_unavailable, "rados: moving a key");
+    if (state) {
+      auto settling = sent ? settle_move(*state) : undo_move(*state);
+      settled = co_await std::move(settling);
+    }
+    if (settled) co_return settled;
+    failed = settled.error();
+    co_await pause(rest);
+    rest = std::min(2 * rest, end_move_rest_max);
+  }
+  co_return std::unexpected(failed);
 }
 
 Task<Result<std::map<std::string, std::string>>> Registry::rows(std::string object, std::set<std::string> names) {

@@ -129,13 +129,18 @@ class Registry {
   // Likewise, for changes that tablets need not know at once: documents, and the decision to remove the bucket. Also
   // raises the epoch, so that no late call can find its expected one again.
   Task<Result<void>> change_object(BucketPtr from, Fill fill);
-  // Begins a phase with the next epoch, or fails with a conflict. While the epoch stays, no server has undone or
-  // finished the phase. `who`: eight bytes that name the doing; empty: random ones.
+  // Begins a phase with the next epoch, or fails with a conflict. A move concerns two tablets, and only these get the
+  // epoch of its beginning and end. While the epoch stays, no server has undone or finished the phase. `who`: eight
+  // bytes that name the doing; empty: random ones.
   Task<Result<BucketPtr>> set_phase(BucketPtr from, Phase phase, uint64_t tablet = 0, std::string more = "",
                                     std::string who = "");
   // Resolves an unfinished move of a key, by any server: finishes it if the other tablet has the key, else undoes it.
   // Returns whether it was finished. conditional_conflict: another server resolves it.
   Task<Result<bool>> settle_move(BucketPtr state);
+  // Ends that move of this server, if the bucket is in it, however its calls have failed: while it stands, neither
+  // tablet can be read. `sent`: the target's half was; if not, the phase is undone without a call on a tablet. Returns
+  // whether the key was moved; conditional_conflict: another server has ended it.
+  Task<Result<bool>> end_move(uint64_t bucket, std::string who, bool sent);
   // The source's half of a move. Whether it is done, by this call or before; false: the source was changed since.
   Task<Result<bool>> finish_move(BucketPtr state);
 
@@ -156,8 +161,11 @@ class Registry {
 
  private:
   Task<Result<void>> spread(BucketPtr state);
+  Task<Result<void>> spread_to_two(BucketPtr of, BucketPtr state);
   Task<Result<void>> raise(std::string tablet, BucketPtr state);
   Task<Result<BucketPtr>> thaw(BucketPtr state);
+  Task<Result<void>> end_phase(BucketPtr state);  // in the bucket's object
+  Task<Result<bool>> undo_move(BucketPtr state);
   class Looking;
   using Free = std::function<bool(const BucketState&)>;
   Task<Result<BucketPtr>> wait_until(BucketPtr seen, Free free);

@@ -22,8 +22,9 @@ namespace {
 using Pool = Cluster::Pool;
 
 constexpr int sign_attempts_max = 5;
-constexpr std::chrono::minutes joined_rest{5};               // longer than any call
-constexpr std::chrono::milliseconds look_for_sign_every{2};  // doubled each time
+constexpr std::chrono::minutes joined_rest{5};                        // longer than any call
+constexpr SteadyClock::duration look_counts_max = 3 * Garbage::beat;  // of the time between two looks at signs
+constexpr std::chrono::milliseconds look_for_sign_every{2};           // doubled each time
 constexpr std::chrono::milliseconds look_for_sign_at_least_every{64};
 
 // Blobs that only this row of a tablet names: parts, and blobs already released.
@@ -40,7 +41,12 @@ void add_blobs(std::string_view row, std::string_view value, std::vector<BlobRef
 }  // namespace
 
 Garbage::Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation, Helpers helpers)
-    : registry_(registry), incarnation_(incarnation), helpers_(std::move(helpers)), timer_(io), sign_timer_(io) {}
+    : registry_(registry),
+      incarnation_(incarnation),
+      helpers_(std::move(helpers)),
+      timer_(io),
+      sign_timer_(io),
+      round_timer_(io) {}
 
 std::shared_ptr<const void> Garbage::hold() {
   const std::lock_guard lock(mutex_);
@@ -95,6 +101,7 @@ void Garbage::stop() {
   boost::asio::post(timer_.get_executor(), [this] {
     timer_.cancel();
     sign_timer_.cancel();
+    round_timer_.cancel();
   });
 }
 
@@ -223,12 +230,15 @@ Task<Result<void>> Garbage::sign() {
   co_return fail(Errc::slow_down, "rados: sign of life");
 }
 
-// The eras that others read, and the silent servers among them.
+// The eras that others read, and the silent servers among them. A server is silent in the time in which it was looked
+// for: what passes while the signs cannot be read, because their OSD is down, is not its silence.
 Task<Result<void>> Garbage::look_at_signs() {
   VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(servers_object), ""));
   Result<void> looked;
   if (helpers_.look_at_formats) looked = co_await helpers_.look_at_formats(rows, sign_begun_);
   if (!registry_.cluster().may_write()) co_return looked;
+  const auto now = SteadyClock::now();
+  const auto since = std::min<SteadyClock::duration>(now - std::exchange(looked_at_signs_, now), look_counts_max);
   uint64_t least = oldest();
   std::map<std::string, std::string> silent;
   for (const auto& [name, value] : rows) {
@@ -245,26 +255,48 @@ Task<Result<void>> Garbage::look_at_signs() {
       continue;
     }
     const uint64_t beat_seen = keys::read_number(std::string_view(value).substr(8));
-    auto& known = signs_.try_emplace(name, Sign{beat_seen, SteadyClock::now()}).first->second;
-    if (known.beat != beat_seen) known = {beat_seen, SteadyClock::now()};
-    if (SteadyClock::now() - known.seen > silence_max) {
+    const auto [known, is_new] = signs_.try_emplace(name, Sign{beat_seen});
+    Sign& sign = known->second;
+    if (sign.beat != beat_seen) {
+      sign = {beat_seen};
+    } else if (!is_new) {
+      sign.silent += since;
+    }
+    if (sign.silent > silence_max) {
       silent.emplace(name, value);
     } else {
       least = std::min(least, era);
     }
   }
-  for (const auto& [name, value] : silent) {
-    VB_CO_ASSIGN(const bool forgotten, co_await forget_server(registry_, name, value));
-    signs_.erase(name);
-    if (!forgotten) {  // it has renewed its sign, or another server has removed it
-      least = std::min(least, keys::read_number(std::string_view(value).substr(0, 8)));
-      continue;
-    }
-    next_round_ = {};  // it may have left blobs
-    if (helpers_.server_gone && helpers_.is_leader && helpers_.is_leader()) helpers_.server_gone();
+  // The one that finds it silent first removes its row, and need not be the leader.
+  if (std::erase_if(signs_, [&rows](const auto& known) { return !rows.contains(known.first); }) != 0) note_gone();
+  VB_CO_TRY(co_await forget_silent(silent, least));
+  if (has_gone_ && helpers_.server_gone && helpers_.is_leader && helpers_.is_leader()) {
+    has_gone_ = false;
+    helpers_.server_gone();
   }
   least_ = least;
   co_return looked;
+}
+
+Task<Result<void>> Garbage::forget_silent(const std::map<std::string, std::string>& silent, uint64_t& least) {
+  for (const auto& [name, value] : silent) {
+    VB_CO_ASSIGN(const bool forgotten, co_await forget_server(registry_, name, value));
+    signs_.erase(name);
+    if (forgotten) {
+      note_gone();
+    } else {  // it has renewed its sign
+      least = std::min(least, keys::read_number(std::string_view(value).substr(0, 8)));
+    }
+  }
+  co_return Result<void>{};
+}
+
+// It may have left blobs, and changes that were not announced.
+void Garbage::note_gone() {
+  has_gone_ = true;
+  next_round_ = {};
+  round_timer_.cancel();
 }
 
 Task<Result<void>> Garbage::exchange_signs() {
@@ -272,22 +304,39 @@ Task<Result<void>> Garbage::exchange_signs() {
   co_return co_await look_at_signs();
 }
 
+Task<> Garbage::run_rounds() {
+  while (!stopping_) {
+    const auto now = SteadyClock::now();
+    const bool looks = registry_.cluster().may_write() && (rounds_ == 0 || helpers_.is_leader());
+    const bool is_due = now >= next_round_;
+    if (looks && (is_due || std::ranges::any_of(aside_, [now](const auto& one) { return one.second <= now; }))) {
+      if (is_due) next_round_ = now + rounds_every;
+      auto looked = co_await look_for_leftovers(/*all=*/is_due);
+      if (!looked) {
+        log::warn("rados: looking for bytes that other servers have left: {}", describe(looked.error()));
+        next_round_ = {};
+      } else if (is_due) {
+        ++rounds_;
+        timer_.cancel();
+      }
+    }
+    if (stopping_) break;
+    round_timer_.expires_after(beat);
+    boost::system::error_code woken;
+    co_await round_timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+  }
+}
+
+// Returns an error after everything that can be done is done.
 Task<Result<void>> Garbage::pass() {
   std::vector<Entry> entries;
   std::vector<uint64_t> sweeps;
   uint64_t added = 0;
-  VB_CO_TRY(co_await try_discarded());
-  if (SteadyClock::now() >= next_round_ && (rounds_ == 0 || helpers_.is_leader())) {
-    next_round_ = deadline_in(rounds_every);
-    if (auto looked = co_await look_for_leftovers(); !looked) {
-      next_round_ = deadline_in(beat);
-      co_return looked;
-    }
-    ++rounds_;
-  }
+  Result<void> done = co_await try_discarded();
   {
     const std::lock_guard lock(mutex_);
     sweeps.swap(sweeps_);
+    added = added_;  // what comes while these are looked at is of the next pass
   }
   for (const uint64_t bucket : sweeps) {
     if (auto collected = co_await collect_bucket(bucket); !collected) {
@@ -297,7 +346,6 @@ Task<Result<void>> Garbage::pass() {
   {
     const std::lock_guard lock(mutex_);
     entries.swap(queue_);
-    added = added_;
   }
   if (!entries.empty()) {
     auto era = co_await begin_era();
@@ -307,31 +355,89 @@ Task<Result<void>> Garbage::pass() {
       co_return std::unexpected(era.error());
     }
     std::ranges::reverse(entries);  // taken from the end
-    batches_.push_back({*era, added, std::move(entries)});
+    batches_.push_back({*era, std::move(entries)});
     sign_timer_.cancel();  // reports soon that this server does not read them
   }
   if (SteadyClock::now() >= next_probe_) {
     next_probe_ = deadline_in(beat);
     co_await probe_space();
   }
-  while (!batches_.empty() && batches_.front().era < least_) {
-    auto& entries_left = batches_.front().entries;
-    while (!entries_left.empty()) {
-      VB_CO_TRY(co_await remove(entries_left.back()));
-      backlog_ -= entries_left.back().blobs.size();
-      entries_left.pop_back();
+  if (auto removed = co_await remove_due(); !removed) done = removed;
+  report_settled(added);
+  co_return done;
+}
+
+// Removes what has no reader any more.
+Task<Result<void>> Garbage::remove_due() {
+  Result<void> done;
+  size_t failures = 0;
+  while (!batches_.empty() && batches_.front().era < least_ && failures < failures_max) {
+    auto& entries = batches_.front().entries;
+    while (!entries.empty() && failures < failures_max) {
+      Entry entry = std::move(entries.back());
+      entries.pop_back();
+      if (waits_for_tablets(entry)) {
+        failed_.push_back(std::move(entry));
+        continue;
+      }
+      if (auto removed = co_await remove(entry); !removed) {
+        done = removed;
+        failed_.push_back(std::move(entry));
+        ++failures;
+        continue;
+      }
+      backlog_ -= entry.blobs.size();
     }
-    settled_ = batches_.front().added;
-    batches_.pop_front();
+    if (entries.empty()) batches_.pop_front();
   }
-  if (batches_.empty()) settled_ = added;
-  if (!batches_.empty() && batches_.front().era >= oldest()) {
+  for (size_t left = failed_.size(); left != 0 && failures < failures_max; --left) {
+    const bool removed = co_await try_failed();
+    if (!removed) {
+      ++failures;
+      done = fail(Errc::service_unavailable, "rados: removing");
+    }
+  }
+  co_return done;
+}
+
+// A swept bucket's object and its row in `root` alone say which tablets it had: they go after these.
+bool Garbage::waits_for_tablets(const Entry& entry) const {
+  if (entry.bucket == 0 || entry.whole_tablet) return false;
+  return std::ranges::any_of(
+      failed_, [&entry](const Entry& failed) { return failed.whole_tablet && failed.bucket == entry.bucket; });
+}
+
+// The first of those that failed; the last one if it fails again. False: it has failed.
+Task<bool> Garbage::try_failed() {
+  Entry entry = std::move(failed_.front());
+  failed_.pop_front();
+  if (waits_for_tablets(entry)) {
+    failed_.push_back(std::move(entry));
+    co_return true;
+  }
+  const auto removed = co_await remove(entry);
+  if (removed) {
+    backlog_ -= entry.blobs.size();
+  } else {
+    failed_.push_back(std::move(entry));
+  }
+  co_return removed.has_value();
+}
+
+// `added`: of `added_`, when this pass began to take what was added.
+void Garbage::report_settled(uint64_t added) {
+  bool rest = !failed_.empty();
+  {
+    const std::lock_guard lock(mutex_);
+    rest = rest || !discarded_.empty() || !sweeps_.empty();
+  }
+  if (batches_.empty() && !rest) settled_ = added;
+  if (!batches_.empty() && !rest && batches_.front().era >= oldest()) {
     blocked_era_ = batches_.front().era;
     blocked_ = added;
   }
   static auto& waiting = metrics::gauge("verbena_rados_garbage_blobs", "Blobs that are to be removed");
   waiting.set(static_cast<int64_t>(backlog_.load()));
-  co_return Result<void>{};
 }
 
 Task<Result<void>> Garbage::remove_blob(const BlobRef& blob) {
@@ -345,17 +451,24 @@ Task<Result<void>> Garbage::remove_blob(const BlobRef& blob) {
 }
 
 Task<Result<void>> Garbage::try_discarded() {
-  for (;;) {
-    BlobRef blob;
-    {
-      const std::lock_guard lock(mutex_);
-      if (discarded_.empty()) co_return Result<void>{};
-      blob = discarded_.back();
-    }
-    VB_CO_TRY(co_await remove_blob(blob));
+  std::vector<BlobRef> blobs;
+  {
     const std::lock_guard lock(mutex_);
-    std::erase(discarded_, blob);
+    blobs.swap(discarded_);
   }
+  Result<void> done;
+  std::vector<BlobRef> left;
+  for (const BlobRef& blob : blobs) {
+    Result<void> removed = done;
+    if (left.size() < failures_max) removed = co_await remove_blob(blob);
+    if (removed) continue;
+    left.push_back(blob);
+    done = removed;
+  }
+  std::ranges::rotate(left, left.begin() + static_cast<std::ptrdiff_t>(std::min(left.size(), failures_max)));
+  const std::lock_guard lock(mutex_);
+  discarded_.insert(discarded_.end(), left.begin(), left.end());
+  co_return done;
 }
 
 Task<> Garbage::remove_discarded() {
@@ -414,30 +527,47 @@ Task<Result<std::set<uint64_t>>> Garbage::living() {
   co_return servers;
 }
 
-// Released blobs that another server left, and buckets that were not swept completely.
-Task<Result<void>> Garbage::look_for_leftovers() {
+// Released blobs that another server left, and buckets that were not swept completely. Not `all`: in buckets that could
+// not be looked into some time ago.
+Task<Result<void>> Garbage::look_for_leftovers(bool all) {
   VB_CO_ASSIGN(const std::set<uint64_t> servers, co_await living());
   VB_CO_ASSIGN(auto rows, co_await registry_.all(std::string(root_object), ""));
+  std::map<uint64_t, Deadline> aside;
   for (const auto& [key, value] : rows) {
-    if (key.starts_with('x') && key.size() == 9) {
+    if (stopping_) break;
+    if (all && key.starts_with('x') && key.size() == 9) {
       const std::lock_guard lock(mutex_);
       sweeps_.push_back(keys::read_number(std::string_view(key).substr(1)));
       ++added_;
     }
     if (!key.starts_with('b')) continue;
     const uint64_t bucket = keys::parse_number(value).value_or(0);
-    auto looked = co_await look_into(bucket, servers);
-    if (!looked && looked.error() == Errc::no_such_bucket) {
-      auto removed = co_await registry_.check_removed(key.substr(1), bucket);
-      if (!removed && removed.error() == Errc::corrupt_object) continue;  // an operator must repair it
-      if (!removed) co_return removed;
-      // Its removal was decided by a server that died before completing it.
-      looked = co_await registry_.forget_name(key.substr(1), bucket);
-      next_round_ = {};
+    const auto known = aside_.find(bucket);
+    if (!all && (known == aside_.end() || known->second > SteadyClock::now())) {
+      if (known != aside_.end()) aside.insert(*known);
+      continue;
     }
-    if (!looked) co_return looked;
+    std::string name = key.substr(1);
+    if (auto looked = co_await look_into_named(name, bucket, servers); !looked) {
+      log::warn("rados: bucket {}: what is to be removed there stays for now: {}", log::printable(name),
+                describe(looked.error()));
+      aside.emplace(bucket, deadline_in(aside_for));
+    }
   }
+  aside_ = std::move(aside);
   co_return Result<void>{};
+}
+
+Task<Result<void>> Garbage::look_into_named(std::string name, uint64_t bucket, std::set<uint64_t> living) {
+  auto looked = co_await look_into(bucket, std::move(living));
+  if (looked || !(looked.error() == Errc::no_such_bucket)) co_return looked;
+  auto removed = co_await registry_.check_removed(name, bucket);
+  if (!removed && removed.error() == Errc::corrupt_object) co_return Result<void>{};  // an operator must repair it
+  if (!removed) co_return removed;
+  // Its removal was decided by a server that died before completing it.
+  looked = co_await registry_.forget_name(std::move(name), bucket);
+  next_round_ = {};
+  co_return looked;
 }
 
 Task<Result<void>> Garbage::look_into(uint64_t bucket, std::set<uint64_t> living) {
@@ -466,6 +596,8 @@ Task<Result<void>> Garbage::remove_joined(BucketPtr state) {
     const int code = co_await registry_.cluster().write(Pool::index, object, std::move(gone));
     if (code < 0 && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: joined tablet"));
     VB_CO_ASSIGN(BucketPtr current, co_await registry_.load(state->id));
+    // A later epoch would stop a split, a join or a rename half way.
+    VB_CO_ASSIGN(current, co_await registry_.writable(current, ""));
     Registry::Fill forget = [number](librados::ObjectWriteOperation& op) { op.omap_rm_keys({joined_row(number)}); };
     const auto forgotten = co_await registry_.change(current, std::move(forget));
     if (!forgotten && forgotten.error() == Errc::conditional_conflict) continue;  // the next round
@@ -483,7 +615,7 @@ Task<Result<void>> Garbage::collect_bucket(uint64_t bucket) {
       const auto joined = parse_joined_row(name);
       if (!joined && !name.starts_with('t')) continue;
       const uint64_t number = joined ? *joined : keys::parse_number(named).value_or(0);
-      Entry entry{tablet_object(bucket, number), {}, /*whole_tablet=*/true};
+      Entry entry{tablet_object(bucket, number), {}, /*whole_tablet=*/true, bucket};
       for (std::string after;;) {
         auto page = co_await registry_.page(entry.tablet, after, "");
         if (!page && page.error() == Errc::not_found) break;

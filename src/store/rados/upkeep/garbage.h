@@ -15,7 +15,11 @@
 //
 // A server that may not run (rows/formats.h) removes nothing and has no sign of life: others wait for no reader here.
 //
-// Two tasks on the store's own thread: one renews the sign of life, however long the other one's removals take.
+// What cannot be read or removed, because an OSD is down or a row damaged, is put aside and tried again: it does not
+// stop the removal of anything else. Only a swept bucket's own object waits for its tablets, which it names.
+//
+// Three tasks on the store's own thread: one renews the sign of life, and one looks for what others have left, however
+// long the third one's removals take.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -51,6 +55,8 @@ class Garbage {
   static constexpr std::chrono::seconds silence_max{30};    // after which a server is declared dead
   static constexpr std::chrono::seconds sign_wait{15};      // wait for a sign that a change depends on
   static constexpr std::chrono::seconds rounds_every{600};  // interval of looking for blobs left by others
+  static constexpr std::chrono::seconds aside_for{60};      // a bucket that could not be looked into
+  static constexpr size_t failures_max = 4;                 // in one pass, each of which may take a call's time-out
 
   struct Helpers {
     // Whether this server looks for blobs left by others.
@@ -62,7 +68,7 @@ class Garbage {
     // Gets all rows of the servers' object every few seconds, and when the own sign among them was begun.
     std::function<Task<Result<void>>(const std::map<std::string, std::string>& rows, LeaseClock::time_point since)>
         look_at_formats;
-    // Called on the leader when a server was declared dead.
+    // Called on the leader when a server was declared dead, or has gone.
     std::function<void()> server_gone;
   };
   Garbage(Registry& registry, boost::asio::io_context& io, uint64_t incarnation, Helpers helpers);
@@ -80,9 +86,10 @@ class Garbage {
 
   // Call before the first blob.
   Task<Result<void>> sign_in();
-  Task<> sign_out();   // so that others need not wait for this server's silence
-  Task<> run_signs();  // until stop(), which removes the sign
-  Task<> run();        // likewise
+  Task<> sign_out();    // so that others need not wait for this server's silence
+  Task<> run_signs();   // until stop(), which removes the sign
+  Task<> run();         // likewise
+  Task<> run_rounds();  // likewise
   void stop();
 
   // The current incarnation's number. A blob belongs to the incarnation in which it was begun.
@@ -94,9 +101,10 @@ class Garbage {
   Task<bool> may_name(uint64_t life, Deadline read_at);
 
   // Whether blobs left by others were looked for, and everything added so far is removed or waits for readers of this
-  // process.
+  // process. Says nothing of buckets that could not be looked into.
   bool settled() {
     const uint64_t added = added_.load();
+    if (rounds_.load() == 0) return false;
     return settled_.load() == added || (blocked_.load() == added && oldest() <= blocked_era_.load());
   }
   bool full() const { return full_.load(std::memory_order_relaxed); }  // a pool or the cluster is full
@@ -110,16 +118,15 @@ class Garbage {
     std::string tablet;  // with the rows for these blobs; empty: no rows
     std::vector<BlobRef> blobs;
     bool whole_tablet = false;
-    uint64_t bucket = 0;  // not 0: these are the last ones of a swept bucket
+    uint64_t bucket = 0;  // not 0: of a swept bucket; not `whole_tablet`: its last one, which removes its own object
   };
   struct Batch {
     uint64_t era;
-    uint64_t added;  // value of `added_`
     std::vector<Entry> entries;
   };
   struct Sign {
     uint64_t beat;
-    Deadline seen;
+    SteadyClock::duration silent{};  // for so long it was looked for and not replaced
   };
 
   void push(Entry entry);
@@ -128,13 +135,20 @@ class Garbage {
   Task<Result<uint64_t>> begin_era();
   Task<Result<void>> sign();
   Task<Result<void>> look_at_signs();
+  Task<Result<void>> forget_silent(const std::map<std::string, std::string>& silent, uint64_t& least);
+  void note_gone();
   Task<Result<void>> exchange_signs();
   Task<Result<void>> wait_outside();
   Task<Result<void>> remove(const Entry& entry);
   Task<Result<void>> remove_blob(const BlobRef& blob);
   Task<Result<void>> try_discarded();
+  Task<Result<void>> remove_due();
+  bool waits_for_tablets(const Entry& entry) const;
+  Task<bool> try_failed();
+  void report_settled(uint64_t added);
   Task<Result<std::set<uint64_t>>> living();
-  Task<Result<void>> look_for_leftovers();
+  Task<Result<void>> look_for_leftovers(bool all);
+  Task<Result<void>> look_into_named(std::string name, uint64_t bucket, std::set<uint64_t> living);
   Task<Result<void>> look_into(uint64_t bucket, std::set<uint64_t> living);
   Task<Result<void>> remove_joined(BucketPtr state);
   Task<Result<void>> collect_bucket(uint64_t bucket);
@@ -143,7 +157,7 @@ class Garbage {
   Registry& registry_;
   const uint64_t incarnation_;
   const Helpers helpers_;
-  boost::asio::steady_timer timer_, sign_timer_;
+  boost::asio::steady_timer timer_, sign_timer_, round_timer_;
   std::atomic<bool> stopping_{false}, full_{false};
   std::atomic<uint64_t> added_{1}, settled_{0}, blocked_{0}, blocked_era_{0}, backlog_{0}, rounds_{0};
   std::atomic<uint64_t> life_{0};
@@ -158,15 +172,18 @@ class Garbage {
   std::vector<BlobRef> discarded_;
   std::vector<uint64_t> sweeps_;
 
-  // Used by the two tasks only.
+  // Used by the three tasks only.
   std::deque<Batch> batches_;
+  std::deque<Entry> failed_;  // without readers, and could not be removed yet
   std::map<std::string, Sign> signs_;
   std::string sign_;                     // as stored in the cluster
   LeaseClock::time_point sign_begun_{};  // the last one that was stored
   bool is_living_ = false;               // the sign is stored, as far as known
   uint64_t beats_ = 0;
   uint64_t least_ = 0;  // the oldest era with readers at the last look
-  Deadline next_probe_{}, next_round_{};
+  Deadline next_probe_{}, next_round_{}, looked_at_signs_{};
+  bool has_gone_ = false;                        // a server, and the leader has not been told of by this one
+  std::map<uint64_t, Deadline> aside_;           // buckets that could not be looked into, and when they are again
   std::map<std::string, Deadline> joined_seen_;  // tablets that were joined with others
 };
 

@@ -57,12 +57,13 @@ class Splitter {
  private:
   struct Found {
     uint64_t rows = 0;
-    std::vector<std::string> keys;  // a sample of the current objects' keys, in order
+    std::vector<std::string> keys;  // a sample, in order: of current objects, or where these are few of all keys
     bool left_over = false;         // the tablet has rows behind its end
   };
 
   Task<Result<Attempt>> purge_rows(BucketPtr bucket, std::string object, std::set<std::string> gone);
   Task<Result<Attempt>> purge_ends(BucketPtr bucket, size_t tablet);
+  Task<Result<void>> purge_usage(BucketPtr frozen, std::string object);
   Task<> look(Name name);
   Task<Result<Found>> survey(BucketPtr bucket, size_t tablet);
   Task<Result<void>> split(BucketPtr bucket, size_t tablet, std::string key);

@@ -1,0 +1,31 @@
+// NVIDIA's driver, as far as these libraries use it: loaded on first use, if it is there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace verbena::compat {
+
+// Numbers and signatures are those of cuda.h. A call's result is 0 if it succeeds.
+struct DeviceDriver {
+  int (*attribute)(void* value, int attribute, uint64_t address);
+  // The rest is null in a driver that lacks one of them.
+  int (*device)(int* device, int ordinal);
+  int (*context)(void** context, int device);
+  int (*push)(void* context);
+  int (*pop)(void** context);
+  int (*to_device)(uint64_t to, const void* from, size_t size);
+  int (*to_host)(void* to, uint64_t from, size_t size);
+  int (*finish)(void* stream);
+  int (*lock)(void* memory, size_t size, unsigned flags);
+  int (*unlock)(void* memory);
+  bool copies() const {
+    return device != nullptr && context != nullptr && push != nullptr && pop != nullptr && to_device != nullptr &&
+           to_host != nullptr && finish != nullptr && lock != nullptr && unlock != nullptr;
+  }
+};
+
+// Null: there is none. TEST_VERBENA_CUDA_DRIVER names another library, for tests.
+const DeviceDriver* device_driver();
+
+}  // namespace verbena::compat

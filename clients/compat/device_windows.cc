@@ -1,0 +1,184 @@
+#include "device_windows.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <new>
+#include <utility>
+
+namespace verbena::compat {
+namespace {
+
+// The device's context on this thread, while it lives.
+class Current {
+ public:
+  Current(const DeviceDriver& driver, void* context) : driver_(driver), there_(driver.push(context) == 0) {}
+  ~Current() {
+    void* was = nullptr;
+    if (there_) driver_.pop(&was);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  explicit operator bool() const { return there_; }
+
+ private:
+  const DeviceDriver& driver_;
+  bool there_;
+};
+
+// The device whose memory is at the address, and the end of that allocation.
+struct Found {
+  int device = -1;
+  uint64_t end = 0;
+};
+Found find_allocation(const DeviceDriver& driver, uint64_t address) {
+  constexpr int its_device = 9, range_begin = 11, range_size = 12;
+  Found found;
+  uint64_t begin = 0;
+  size_t size = 0;
+  const bool known = driver.attribute(&found.device, its_device, address) == 0 &&
+                     driver.attribute(&begin, range_begin, address) == 0 &&
+                     driver.attribute(&size, range_size, address) == 0;
+  if (!known || address < begin || address - begin >= size) throw FabricFault("this is no memory of a device");
+  found.end = begin + size;
+  return found;
+}
+
+// All of it is one device's memory, in one allocation or in neighbours.
+int device_of(const DeviceDriver& driver, uint64_t address, size_t size) {
+  if (size > UINT64_MAX - address) throw FabricFault("the memory wraps");
+  const Found first = find_allocation(driver, address);
+  for (Found last = first; last.end < address + size;) {
+    last = find_allocation(driver, last.end);
+    if (last.device != first.device) throw FabricFault("the memory reaches beyond its allocation");
+  }
+  return first.device;
+}
+
+void* context_of(const DeviceDriver& driver, int ordinal) {
+  int device = 0;
+  void* context = nullptr;
+  if (driver.device(&device, ordinal) != 0 || driver.context(&context, device) != 0) {
+    throw FabricFault("the GPU's driver gives no context");
+  }
+  return context;
+}
+
+}  // namespace
+
+Block::Block(const DeviceDriver& driver, void* context, size_t size) : driver_(driver), context_(context), size_(size) {
+  memory_ = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory_ == MAP_FAILED) throw std::bad_alloc();
+  // Else the driver copies through memory of its own: slower, and as right.
+  constexpr unsigned for_all_contexts = 1;
+  const Current current(driver_, context_);
+  locked_ = current && driver_.lock(memory_, size_, for_all_contexts) == 0;
+}
+
+Block::~Block() {
+  if (locked_) {
+    const Current current(driver_, context_);
+    driver_.unlock(memory_);
+  }
+  munmap(memory_, size_);
+}
+
+void DeviceWindows::pin(void* memory, size_t size) {
+  const DeviceDriver* const driver = device_driver();
+  if (driver == nullptr || !driver->copies()) throw FabricFault("the GPU's driver is too old");
+  if (memory == nullptr || size == 0) throw FabricFault("no memory to register");
+  const int device = device_of(*driver, reinterpret_cast<uint64_t>(memory), size);
+  void* const context = context_of(*driver, device);
+  const std::lock_guard lock(mutex_);
+  const auto [there, fresh] = pins_.try_emplace(memory, Pin{.size = size, .context = context});
+  if (!fresh && size > there->second.size) throw FabricFault("registered already, and shorter");
+}
+
+bool DeviceWindows::drop(void* memory) {
+  const std::lock_guard lock(mutex_);
+  return pins_.erase(memory) > 0;
+}
+
+std::map<void*, DeviceWindows::Pin>::iterator DeviceWindows::find_around(void* memory) {
+  auto after = pins_.upper_bound(memory);
+  if (after == pins_.begin()) return pins_.end();
+  const auto there = std::prev(after);
+  const auto distance = static_cast<size_t>(static_cast<char*>(memory) - static_cast<char*>(there->first));
+  return distance < there->second.size ? there : pins_.end();
+}
+
+size_t DeviceWindows::pinned_from(void* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto there = find_around(memory);
+  if (there == pins_.end()) return 0;
+  return there->second.size - static_cast<size_t>(static_cast<char*>(memory) - static_cast<char*>(there->first));
+}
+
+void* DeviceWindows::context_at(void* memory) {
+  const std::lock_guard lock(mutex_);
+  const auto there = find_around(memory);
+  if (there == pins_.end()) throw FabricFault("not registered");
+  return there->second.context;
+}
+
+// A large block is used once: no more than it needs.
+std::unique_ptr<Block> DeviceWindows::take(void* context, size_t size) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto fits = [&](const auto& one) { return one->context() == context && one->size() >= size; };
+    const auto spare = std::find_if(spare_.begin(), spare_.end(), fits);
+    if (spare != spare_.end()) {
+      auto block = std::move(*spare);
+      spare_.erase(spare);
+      kept_ -= block->size();
+      return block;
+    }
+  }
+  const size_t whole = size > kept_max ? (size + least - 1) / least * least : std::bit_ceil(std::max(size, least));
+  return std::make_unique<Block>(*device_driver(), context, whole);
+}
+
+void DeviceWindows::give_back(std::unique_ptr<Block> block) {
+  const std::lock_guard lock(mutex_);
+  if (block->size() > kept_max - kept_) return;
+  kept_ += block->size();
+  spare_.push_back(std::move(block));
+}
+
+DeviceWindows::Loan DeviceWindows::lend(void* memory, size_t offset, size_t size, Direction direction) {
+  Loan loan{.block = take(context_at(memory), size),
+            .registration = {},
+            .token = {},
+            .memory = static_cast<char*>(memory) + offset,
+            .size = size,
+            .direction = direction};
+  if (direction == Direction::from_device && !copy(*loan.block, loan.memory, size, direction)) {
+    throw FabricFault("the GPU's driver does not copy");
+  }
+  void* const lent = loan.block->memory();
+  loan.registration = std::make_unique<Registration>(lender_, lent, size);
+  loan.token = lender_.token(lent, size, 0);
+  return loan;
+}
+
+// From now on no server reaches the block, which other transfers use next.
+bool DeviceWindows::settle(Loan loan, size_t moved) {
+  loan.registration.reset();
+  if (loan.direction == Direction::to_device && !copy(*loan.block, loan.memory, moved, loan.direction)) return false;
+  if (moved == loan.size) give_back(std::move(loan.block));
+  return true;
+}
+
+bool DeviceWindows::copy(const Block& block, void* memory, size_t size, Direction direction) {
+  if (size == 0) return true;
+  const DeviceDriver& driver = *device_driver();
+  const auto address = reinterpret_cast<uint64_t>(memory);
+  const Current current(driver, block.context());
+  if (!current) return false;
+  const int status = direction == Direction::to_device ? driver.to_device(address, block.memory(), size)
+                                                       : driver.to_host(block.memory(), address, size);
+  return status == 0 && driver.finish(nullptr) == 0;
+}
+
+}  // namespace verbena::compat

@@ -1,0 +1,211 @@
+// What the parts of the driver double share: devices, their memory, streams that run late, and calls that fail on
+// demand.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace cuda_double {
+
+inline constexpr int devices = 2;
+inline constexpr size_t page = 4096;
+
+enum : int {
+  ok = 0,
+  invalid_value = 1,
+  out_of_memory = 2,
+  invalid_device = 101,
+  invalid_context = 201,
+  uncorrectable = 214,
+  invalid_handle = 400,
+  not_ready = 600,
+  already_locked = 712,
+  not_locked = 713,
+};
+
+struct Context {
+  int device = 0;
+  std::atomic<bool> lost{false};
+};
+// Physical memory of the virtual memory API. Behind its bytes the file has a Label, by which another process knows it.
+struct Physical {
+  uint64_t handle = 0;
+  unsigned handles = 0;  // references that callers have
+  int device = 0;
+  size_t size = 0;
+  int memfd = -1;
+  bool shareable = false, imported = false;
+  ~Physical() {
+    if (memfd >= 0) ::close(memfd);
+  }
+};
+struct Allocation {
+  int device = 0;
+  size_t size = 0;
+  std::byte* bytes = nullptr;  // the second mapping
+  uint64_t id = 0;
+  bool managed = false;
+  int memfd = -1;                           // of the bytes, for other processes
+  unsigned imported = 0;                    // opened by a handle, so many times; 0: this process's own
+  uint64_t inode = 0;                       // then: of what was opened
+  std::shared_ptr<Physical> physical = {};  // what is mapped there; null: memory of cuMemAlloc
+  bool accessible = true;
+};
+// What the driver's handle of an allocation is here: the descriptor of its bytes in the process that owns it.
+struct Handle {
+  static constexpr uint64_t magic_value = 0x656c62756f64ull;
+  uint64_t magic = magic_value;
+  int32_t process = 0, memfd = -1, device = 0, zero = 0;
+  uint64_t inode = 0, size = 0;
+  char rest[24] = {};
+};
+static_assert(sizeof(Handle) == 64);
+struct HandleBytes {
+  char bytes[64];
+};
+struct Stream {
+  explicit Stream(int on) : device(on), thread([this](const std::stop_token& stop) { run(stop); }) {}
+  void run(const std::stop_token& stop);
+  void add(std::function<void()> work) {
+    std::lock_guard lock(mutex);
+    work_.push_back(std::move(work));
+    ++added;
+    changed.notify_all();
+  }
+  void drain() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this, until = added] { return done >= until; });
+  }
+
+  int device;
+  std::atomic<bool> held{false}, captured{false};
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> work_;
+  uint64_t added = 0, done = 0;
+  std::jthread thread;
+};
+struct Event {
+  std::atomic<uint64_t> recorded{0}, reached{0};
+  int device = 0;
+};
+struct Failure {
+  int status = 0;
+  unsigned after = 0, until = ~0u;  // numbers of its uses
+};
+
+// Leaked: threads of streams may outlive the statics of a process.
+struct World {
+  std::mutex mutex;
+  Context contexts[devices];
+  std::map<uint64_t, Allocation> allocations;
+  std::map<uint64_t, size_t> reservations;
+  std::map<uint64_t, std::shared_ptr<Physical>> handles;
+  std::map<uintptr_t, size_t> locked;
+  std::map<std::string, unsigned> calls;
+  std::map<std::string, Failure> failures;
+  std::map<std::string, unsigned> slow;  // microseconds
+  std::list<std::unique_ptr<Stream>> streams;
+  std::unique_ptr<Stream> legacy[devices];
+  uint64_t next_id = 1;
+  std::atomic<unsigned> delay{200}, pageable{0}, misuse{0};
+  std::atomic<bool> held{false}, blind{false};
+};
+// TEST_VERBENA_CUDA_FAIL=cuInit=100 in a process's environment: that call fails with that status from its first use on.
+inline World* make_world() {
+  auto* made = new World;
+  made->contexts[1].device = 1;
+  const char* given = std::getenv("TEST_VERBENA_CUDA_FAIL");
+  const std::string text = given == nullptr ? "" : given;
+  if (const size_t at = text.find('='); at != std::string::npos) {
+    made->failures[text.substr(0, at)] = {std::atoi(text.c_str() + at + 1), 0};
+  }
+  return made;
+}
+inline World& world() {
+  static World* const made = make_world();
+  return *made;
+}
+inline thread_local std::vector<Context*> stack;
+
+inline void Stream::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex);
+  while (!stop.stop_requested()) {
+    if (work_.empty() || held || world().held) {
+      changed.wait_for(lock, std::chrono::milliseconds(1));
+      continue;
+    }
+    auto work = std::move(work_.front());
+    work_.pop_front();
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(world().delay));
+    work();
+    lock.lock();
+    ++done;
+    changed.notify_all();
+  }
+}
+
+// Counts a call, and returns the status that it was told to fail with.
+inline int enter(const char* call) {
+  std::unique_lock lock(world().mutex);
+  if (const auto slow = world().slow.find(call); slow != world().slow.end()) {
+    const std::chrono::microseconds duration(slow->second);
+    lock.unlock();
+    std::this_thread::sleep_for(duration);
+    lock.lock();
+  }
+  const unsigned before = world().calls[call]++;
+  const auto failure = world().failures.find(call);
+  if (failure == world().failures.end()) return ok;
+  return before >= failure->second.after && before < failure->second.until ? failure->second.status : ok;
+}
+inline int enter_here(const char* call) {
+  const int status = enter(call);
+  if (status != ok) return status;
+  if (stack.empty()) return invalid_context;
+  return stack.back()->lost ? uncorrectable : ok;
+}
+
+// The allocation that contains [address, address + size); nullptr: none. Under the lock.
+inline Allocation* find(uint64_t address, size_t size, uint64_t* begin = nullptr) {
+  auto at = world().allocations.upper_bound(address);
+  if (at == world().allocations.begin()) return nullptr;
+  --at;
+  if (address - at->first >= at->second.size || size > at->second.size - (address - at->first)) return nullptr;
+  if (begin != nullptr) *begin = at->first;
+  return &at->second;
+}
+// Of each adjacent allocation its part.
+inline bool each_part(uint64_t address, size_t size, int device, const std::function<void(std::byte*, size_t)>& use) {
+  std::lock_guard lock(world().mutex);
+  while (size > 0) {
+    uint64_t begin = 0;
+    Allocation* one = find(address, 1, &begin);
+    if (one == nullptr || !one->accessible || (device >= 0 && one->device != device)) return false;
+    const size_t part = std::min<uint64_t>(size, begin + one->size - address);
+    use(one->bytes + (address - begin), part);
+    address += part;
+    size -= part;
+  }
+  return true;
+}
+
+}  // namespace cuda_double
