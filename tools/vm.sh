@@ -16,6 +16,8 @@
 # -o dax at /run/pmem; with VM_DISK=FILE, a disk with ext4 at /run/disk (1 GiB). A later run with the same files finds what
 # was there: after the end of QEMU by a signal, what a power cut leaves.
 #
+# With VM_RAW=1 the disk of VM_NVMF or VM_DISK is left as it is, without a file system: VERBENA_TEST_DEVICE is its name.
+#
 # environment: VERBENA_CACHE, VM_CPUS (2), VM_MEMORY (2G), VM_TIMEOUT_S (300), VM_OUT (a folder: /out in the guest;
 # qemu.pid there is QEMU's pid)
 #
@@ -25,7 +27,7 @@
 # between the two addresses cross the bridge instead of the loopback device.
 set -euo pipefail
 cache=${VERBENA_CACHE:-$HOME/.cache/verbena}/vm
-rdma=${VM_RDMA:-rxe} nvmf=${VM_NVMF:-} pmem=${VM_PMEM:-} disk=${VM_DISK:-}
+rdma=${VM_RDMA:-rxe} nvmf=${VM_NVMF:-} pmem=${VM_PMEM:-} disk=${VM_DISK:-} raw=${VM_RAW:-}
 modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth bridge sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
 
 die() { echo "vm: $*" >&2; exit 98; }
@@ -127,7 +129,7 @@ I
 }
 
 guest_script() {
-  echo "rdma=$rdma cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
+  echo "rdma=$rdma raw=$raw cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
   cat <<'G'
 exec </dev/null
 export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -161,6 +163,13 @@ mounted() {  # DEVICE FOLDER OPTION...: makes the file system at the first run
   mkdir -p $2 && mount "${@:3}" $1 $2
 }
 
+raw_disk() {
+  modprobe loop  # what a test puts beside it
+  wait_for_disk $1
+  export VERBENA_TEST_DEVICE=$1
+  echo "VERBENA_TEST_DEVICE is $1, $(blockdev --getsize64 $1) bytes"
+}
+
 # The target serves a file in the guest's memory on 10.77.0.1; the host that mounts it is 10.77.0.2.
 nvmf_disk() {
   local nqn=nqn.2026-11.verbena:disk target=/sys/kernel/config/nvmet
@@ -178,9 +187,10 @@ nvmf_disk() {
   echo 4420 >$target/ports/1/addr_trsvcid
   ln -s $target/subsystems/$nqn $target/ports/1/subsystems/$nqn || return
   echo "transport=rdma,traddr=10.77.0.1,trsvcid=4420,host_traddr=10.77.0.2,nqn=$nqn" >/dev/nvme-fabrics || return
+  echo "/dev/nvme0n1 is NVMe over $(cat /sys/class/nvme/nvme0/transport), $(cat /sys/class/nvme/nvme0/address)"
+  if [ -n "$raw" ]; then raw_disk /dev/nvme0n1; return; fi
   mounted /dev/nvme0n1 /run/nvmf || return
   export TMPDIR=/run/nvmf
-  echo "TMPDIR is on NVMe over $(cat /sys/class/nvme/nvme0/transport), $(cat /sys/class/nvme/nvme0/address)"
 }
 
 # QEMU's NVDIMM has no labels: its whole range is one namespace. Linux maps files of it only if pages are described, for
@@ -201,7 +211,8 @@ pmem_disk() {
 }
 
 virtio_disk() {
-  modprobe -a virtio_blk ext4 && mounted /dev/vda /run/disk
+  modprobe -a virtio_blk ext4 || return
+  if [ -n "$raw" ]; then raw_disk /dev/vda; else mounted /dev/vda /run/disk; fi
 }
 G
   echo "console=\$(echo /dev/vport*p1)"

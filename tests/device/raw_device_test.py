@@ -1,23 +1,29 @@
 #!/usr/bin/python3
 """data.device on block devices of the kernel: what `verbena device format` refuses, what a start refuses, a server whose
-objects are there, `fsck`, `doctor`, and rounds of kill -9 (tests/crash/kill_test.py).
+objects are there, partitions, a namespace over NVMe-oF that vanishes, `fsck`, `doctor`, and rounds of kill -9
+(tests/crash/kill_test.py).
 
-Makes loop devices, so it needs root; without them it is skipped. With --device it uses that one, and all that is on it is
-lost.
+Makes loop devices, so it needs root; without them it is skipped. With --device, or $VERBENA_TEST_DEVICE, it uses that one,
+and all that is on it is lost.
 
 usage: raw_device_test.py [--rounds N] [--device DEVICE]
 """
 import argparse
 import contextlib
+import fcntl
 import os
 import pathlib
+import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "lib"))
+from signed_call import call  # noqa: E402
 from verbena_server import Server, boto3_client, program  # noqa: E402
 
 SKIP = 77
@@ -27,11 +33,11 @@ SUPERBLOCKS = (0, 1024 * 1024)
 
 
 @contextlib.contextmanager
-def loop_device(folder, name, size=SIZE):
+def loop_device(folder, name, size=SIZE, *options):
     image = pathlib.Path(folder) / name
     with open(image, "wb") as file:
         file.truncate(size)
-    made = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True, text=True)
+    made = subprocess.run(["losetup", "--find", "--show", *options, str(image)], capture_output=True, text=True)
     if made.returncode != 0:
         print(f"skipped: no loop device: {made.stderr.strip()}")
         sys.exit(SKIP)
@@ -67,10 +73,22 @@ def a_device_with_data_is_refused(device, folder):
         refused(verbena("device", "format", device), "holds ext4 (a file system)")
         refused(verbena("device", "show", device), "is not formatted for volumes")
         subprocess.run(["dumpe2fs", "-h", device], check=True, capture_output=True)  # it is whole
+        mounted_is_in_use(device, folder)
     formatted(device, "--force")
     refused(verbena("device", "format", device), "is formatted for volumes already")
     formatted(device, "--force")
     assert "volumes    0" in verbena("device", "show", device).stdout
+
+
+def mounted_is_in_use(device, folder):
+    place = pathlib.Path(folder) / "mounted"
+    place.mkdir()
+    if subprocess.run(["mount", device, place], capture_output=True).returncode != 0:
+        return
+    try:
+        refused(verbena("device", "format", device, "--force"), "is in use: mounted")
+    finally:
+        subprocess.run(["umount", place], check=True)
 
 
 def start(data, device, *more):
@@ -176,10 +194,100 @@ def another_device_is_refused(data, folder):
         start_is_refused(data, other, "is another device")
 
 
+def write_partition(disk, size):
+    """One Linux partition from 1 MiB on."""
+    entry = struct.pack("<B3xB3xII", 0, 0x83, 2048, size // 512)
+    with open(disk, "r+b") as file:
+        file.seek(446)
+        file.write(entry)
+        file.seek(510)
+        file.write(b"\x55\xaa")
+    subprocess.run(["blockdev", "--rereadpt", disk], check=True)
+
+
+def until(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return condition()
+
+
+def a_partition_is_a_device(folder):
+    with loop_device(folder, "parted", 2 * SIZE, "--partscan") as disk:
+        write_partition(disk, SIZE)
+        part = pathlib.Path(disk + "p1")
+        if not until(part.is_block_device, 5):
+            print("not tried: a partition, for its name does not appear", flush=True)
+            return
+        refused(verbena("device", "format", disk), "partition table")
+        formatted(part)
+        with open(disk, "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            refused(verbena("device", "format", part, "--force"), "is on a disk that another program has locked")
+        data = pathlib.Path(folder) / "on a partition"
+        data.mkdir()
+        with start(data, part) as server:
+            boto3_client(server.http).create_bucket(Bucket="bucket")
+            refused(verbena("device", "format", disk, "--force"), "is in use")
+            assert server.stop() == 0
+        formatted(disk, "--force")
+        assert until(lambda: not part.exists(), 5), "the kernel still shows the partition"
+
+
+def namespace_of(device):
+    """Of a namespace over a fabric: the folder of its controller, and the words that connect it."""
+    controller = pathlib.Path("/sys/class/nvme") / re.sub(r"n\d+$", "", pathlib.Path(device).name)
+    if not (controller / "delete_controller").exists():
+        return None
+    read = {name: (controller / name).read_text().strip() for name in ("transport", "address", "subsysnqn")}
+    return controller, f"transport={read['transport']},{read['address']},nqn={read['subsysnqn']}"
+
+
+def a_namespace_that_vanishes(device, folder):
+    """The fabric's connection goes while a server writes. Returns the name under which it is back."""
+    found = namespace_of(device)
+    if found is None:
+        return device
+    controller, words = found
+    formatted(device, "--force")
+    data, acknowledged = pathlib.Path(folder) / "vanishes", {}
+    data.mkdir()
+    with start(data, device) as server:
+        assert call(server, "PUT", "/bucket")[0] == 200
+
+        def put(key, size):
+            body = os.urandom(size)
+            status, _ = call(server, "PUT", f"/bucket/{key}", body)
+            acknowledged.update({key: body} if status == 200 else {})
+            return status
+
+        for number in range(4):
+            assert put(f"k{number}", 1_000_000) == 200
+        assert put("small", 500) == 200
+        (controller / "delete_controller").write_text("1")
+        statuses = [put(f"gone{number}", 1_000_000) for number in range(12)]
+        assert all(status >= 500 for status in statuses), statuses
+        assert call(server, "GET", "/bucket/small")[0] == 200
+        assert "nothing is written to it until the server starts again" in server.log(), server.log()
+        server.kill()
+    pathlib.Path("/dev/nvme-fabrics").write_text(words)
+    assert until(lambda: list(pathlib.Path("/dev").glob("nvme*n1")), 30), "the namespace does not come back"
+    device = str(sorted(pathlib.Path("/dev").glob("nvme*n1"))[-1])
+    with start(data, device) as server:
+        s3 = boto3_client(server.http)
+        assert {item["Key"] for item in s3.list_objects_v2(Bucket="bucket")["Contents"]} == set(acknowledged)
+        for key, body in acknowledged.items():
+            assert s3.get_object(Bucket="bucket", Key=key)["Body"].read() == body, key
+        assert server.stop() == 0
+    print("a namespace that vanished and came back: what was acknowledged is there", flush=True)
+    return device
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--device", help="all that is on it is lost; default: a loop device")
+    parser.add_argument("--device", default=os.environ.get("VERBENA_TEST_DEVICE"),
+                        help="all that is on it is lost; default: a loop device")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="verbena-device-") as folder:
         with contextlib.ExitStack() as stack:
@@ -190,6 +298,8 @@ def main():
             an_older_directory_is_refused(data, device, folder)
             others_are_noticed(data, device)
             damage_is_told(data, device)
+            a_partition_is_a_device(folder)
+            device = a_namespace_that_vanishes(device, folder)
             formatted(device, "--force")
             subprocess.run([sys.executable, TESTS / "crash" / "kill_test.py", "--rounds", str(options.rounds), "--device",
                             device], check=True)

@@ -6,12 +6,14 @@ A round is one load (load.py, seconds long) and its cuts; a fifth of them cuts a
 place in the recording, and is one legal state of the disk (disk.py), judged by judge.py. A round whose cut fails is kept
 in a folder that is printed: `--replay FOLDER --at EVENT` judges that cut again.
 
+With `--device` the bytes of objects are on a device of their own (data.device), beside the disk with the file system.
 With `--fault` the load's server skips some syncs, and a cut must find it: exit status 0 if one does.
 
-usage: cuts.py [--fs ext4|ext4-fast|xfs|btrfs] [--cuts N] [--seed S] [--fault volumes|log|manifest|...]
+usage: cuts.py [--fs ext4|ext4-fast|xfs|btrfs] [--device] [--cuts N] [--seed S] [--fault volumes|log|manifest|...]
 """
 import argparse
 import concurrent.futures
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -34,7 +36,8 @@ RECORDER = os.environ.get("RECORDED_DISK") or BUILD / "bin" / "recorded_disk"
 SKIPPER = os.environ.get("SKIPPED_SYNC_LIBRARY") or BUILD / "bin" / "skipped_sync.so"
 # Planted faults: syncs of paths with this in them are answered and not done (skipped_sync.cc).
 FAULTS = {"volumes": "/volumes/", "log": ".log", "manifest": "/MANIFEST-", "tables": ".sst",
-          "index-directory": "/index$", "volume-directory": "/volumes$", "everything": "/"}
+          "index-directory": "/index$", "volume-directory": "/volumes$", "device": "/dev/loop", "everything": "/"}
+FORMAT = [program(), "device", "format"]
 FLUSH_US = (500, 5_000, 30_000)  # the longest flush of a load's disk: behind a slow one more is at stake
 NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
 PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE, MS_REC
@@ -56,7 +59,7 @@ class Round:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         with open(self.folder / "ledger", "rb") as file:
-            self.entries, self.first, self.kind, self.seed, self.recovered_at = pickle.load(file)
+            self.entries, self.first, self.kind, self.has_device, self.seed, self.recovered_at = pickle.load(file)
         self.recording = disk.Recording(self.folder / "log", self.kind)
 
     def ledger_at(self, place):
@@ -66,7 +69,7 @@ class Round:
 
     def choose(self, count, chance):
         """Places of cuts: anywhere, before a flush is answered, after an operation is."""
-        places, flushes = [], [end for end, _ in self.recording.flushes if end > self.first]
+        places, flushes = [], [end for end, *_ in self.recording.flushes if end > self.first]
 
         def at_stake(place):
             return len(self.recording.pending(place, self.recording.flushed_at(place)))
@@ -99,21 +102,21 @@ def keep(folder, *ledger):
     return Round(folder)
 
 
-def record_load(kind, seed, seconds, fault):
+def record_load(kind, has_device, seed, seconds, fault):
     """A load on a new disk."""
     folder, flush_us = scratch(), random.Random(seed).choice(FLUSH_US)
     environment = {"LD_PRELOAD": str(SKIPPER), "SKIPPED_SYNC": FAULTS[fault]} if fault else None
-    with disk.RecordedDisk(folder, kind, RECORDER, flush_us=flush_us) as recorded:
+    with disk.RecordedDisk(folder, kind, RECORDER, flush_us=flush_us, format_device=has_device and FORMAT) as recorded:
         ledger, first = load.Ledger(recorded.position), recorded.position()
         data = recorded.place / "data"
         data.mkdir()
-        server = Server(data, ["--set", "lifecycle_day=1"], environment)
+        server = Server(data, ["--set", "lifecycle_day=1", *judge.on_device(recorded.device)], environment)
         server.log_path = str(folder / "server.log")
         try:
             load.run(ledger, server.start(), seed, seconds)
         finally:
             server.kill()
-    return keep(folder, ledger.entries, first, kind, seed, None)
+    return keep(folder, ledger.entries, first, kind, has_device, seed, None)
 
 
 def record_recovery(held, place, chance):
@@ -122,15 +125,15 @@ def record_recovery(held, place, chance):
     floor = disk.Floor(held.folder / "base", folder / "floor", held.recording)
     disk.after_cut(held.recording, floor, place, folder / "base", chance)
     os.unlink(floor.path)
-    with disk.RecordedDisk(folder, held.kind, RECORDER, fresh=False) as recorded:
-        server = Server(recorded.place / "data", *judge.SMALL)
+    with disk.RecordedDisk(folder, held.kind, RECORDER, fresh=False, format_device=held.has_device and FORMAT) as recorded:
+        server = judge.server_on(recorded.place / "data", recorded.device)
         server.log_path = str(folder / "server.log")
         try:
             judge.write_again(server.start())
             assert server.stop() == 0, server.log()
         finally:
             server.kill()
-    return keep(folder, held.entries, 0, held.kind, held.seed, held.ledger_at(place))
+    return keep(folder, held.entries, 0, held.kind, held.has_device, held.seed, held.ledger_at(place))
 
 
 class Cut:
@@ -146,13 +149,13 @@ def judge_cut(cut):
     log = place.with_suffix(".log")
     try:
         try:
-            disk.mount(disk.attach(cut.image), place)
+            disk.mount(disk.file_system_of(cut.image), place)
         except Exception as error:  # noqa: BLE001
             return f"the file system does not mount: {error}"
-        try:
-            judge.judge(place / "data", held.entries, *held.ledger_at(cut.place), cut.number % 2 == 0, log)
-        finally:
-            disk.unmount(place)
+        with contextlib.ExitStack() as after:
+            after.callback(disk.unmount, place)
+            device = after.enter_context(disk.device_of(cut.image)) if held.has_device else None
+            judge.judge(place / "data", device, held.entries, *held.ledger_at(cut.place), cut.number % 2 == 0, log)
     except judge.Wrong as wrong:
         return str(wrong)
     except Exception as error:  # noqa: BLE001
@@ -225,7 +228,7 @@ def replay(options):
 def rounds_of(options, seed, wanted):
     """A load with its cuts, and the recoveries from some of them with theirs: (round, places)."""
     chance = random.Random(f"places {seed}")
-    held = record_load(options.fs, seed, options.seconds, options.fault)
+    held = record_load(options.fs, options.device, seed, options.seconds, options.fault)
     of_recovery = 0 if options.fault else wanted // 10
     yield held, held.choose(wanted - RECOVERIES * of_recovery, chance)
     for place in held.choose(RECOVERIES if of_recovery else 0, chance):
@@ -238,6 +241,7 @@ def rounds_of(options, seed, wanted):
 def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--fs", choices=list(disk.MAKE), default="ext4")
+    parser.add_argument("--device", action="store_true", help="objects on a device of their own (data.device)")
     parser.add_argument("--cuts", type=int, default=50)
     parser.add_argument("--per-load", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=6, help="of each load")
@@ -259,7 +263,8 @@ def main():
     own_mounts()
     if options.replay:
         return replay(options)
-    print(f"seed {options.seed}, {options.fs}", flush=True)
+    what = options.fs + (" and a device" if options.device else "")
+    print(f"seed {options.seed}, {what}", flush=True)
     started, cuts, loads, operations, recoveries = time.monotonic(), 0, 0, 0, 0
     while cuts < options.cuts:
         for held, places in rounds_of(options, options.seed + loads, min(options.per_load, options.cuts - cuts)):
@@ -275,7 +280,7 @@ def main():
     if options.fault:
         print(f"no cut of {cuts} found the fault that was planted: {options.fault}")
         return 1
-    print(f"{options.fs}: {cuts} cuts ({recoveries} of them of a recovery from one) of {loads} loads of {operations} "
+    print(f"{what}: {cuts} cuts ({recoveries} of them of a recovery from one) of {loads} loads of {operations} "
           f"operations: none lost, none half there, {time.monotonic() - started:.0f} s")
     return 0
 

@@ -4,8 +4,12 @@
 recorded; `Recording.after_cut()` is one legal state. A disk that has answered a flush holds every write that it had
 answered before the flush began. Every other write that had begun is there, missing or torn at sectors, each independent
 of the others: so also in any order.
+
+With a device (data.device) there are two disks in one recording, and a flush is of one of them: the file system has the
+first SIZE bytes, the device those behind.
 """
 import bisect
+import contextlib
 import mmap
 import os
 import pathlib
@@ -17,7 +21,8 @@ import time
 
 RECORD = struct.Struct("<IIQQQ")
 WRITE_BEGIN, WRITE_END, FLUSH_BEGIN, FLUSH_END = 1, 2, 3, 4
-SIZE = 512 * 1024 * 1024
+SIZE, DEVICE_SIZE = 512 * 1024 * 1024, 256 * 1024 * 1024
+PARTS = (0, 1)
 EXT4 = ["mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-J", "size=16"]
 # btrfs makes durable what was asked for and little else, so a sync that is missing shows there first. `ext4-fast` does
 # not keep what fdatasync returned for (fdatasync.py): here to show that.
@@ -55,6 +60,26 @@ def make_file_system(path, kind):
     run(*MAKE[kind], path)
 
 
+def make_device(path, command):
+    """Behind the file system."""
+    os.truncate(path, SIZE + DEVICE_SIZE)
+    with device_of(path) as device:
+        run(*command, device)
+
+
+@contextlib.contextmanager
+def device_of(image):
+    device = attach(image, "--offset", str(SIZE))
+    try:
+        yield device
+    finally:
+        run("losetup", "-d", device)
+
+
+def file_system_of(image):
+    return attach(image, "--sizelimit", str(SIZE))
+
+
 def attach(path, *options):
     """A loop device over the file, which ends with its last user."""
     return subprocess.run(["losetup", "-f", "--show", *options, str(path)], check=True, capture_output=True,
@@ -80,18 +105,22 @@ def unmount(place):
 
 
 class RecordedDisk:
-    """`with` mounts it at `place`. `position()`: the number of events so far. `fresh`: else `base` is there already."""
+    """`with` mounts it at `place`. `position()`: the number of events so far. `fresh`: else `base` is there already.
+    `format_device`: the command that formats the device; without one there is none, else `device` is its name."""
 
-    def __init__(self, folder, kind, recorder, write_us=300, flush_us=2000, fresh=True):
-        self.folder, self.kind, self.fresh = pathlib.Path(folder), kind, fresh
+    def __init__(self, folder, kind, recorder, write_us=300, flush_us=2000, fresh=True, format_device=None):
+        self.folder, self.kind, self.fresh, self.format_device = pathlib.Path(folder), kind, fresh, format_device
+        self.device = None
         self.base, self.log = self.folder / "base", self.folder / "log"
         self.place, self.fuse = self.folder / "m", self.folder / "fuse"
         self.command = [str(recorder), str(self.base), str(self.log), str(self.folder / "position"), str(self.fuse),
-                        str(write_us), str(flush_us)]
+                        str(write_us), str(flush_us), *([str(SIZE)] if format_device else [])]
 
     def __enter__(self):
         if self.fresh:
             make_file_system(self.base, self.kind)
+            if self.format_device:
+                make_device(self.base, self.format_device)
         self.place.mkdir(exist_ok=True)
         self.fuse.mkdir(exist_ok=True)
         self.daemon = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
@@ -102,6 +131,8 @@ class RecordedDisk:
         with open(self.folder / "position", "rb") as file:
             self.count = mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ)
         mount(attach(self.fuse / "disk", "--direct-io=on"), self.place)
+        if self.format_device:
+            self.device = attach(self.fuse / "device", "--direct-io=on")
         return self
 
     def position(self):
@@ -109,6 +140,8 @@ class RecordedDisk:
 
     def __exit__(self, *_):
         unmount(self.place)
+        if self.device:
+            run("losetup", "-d", self.device)
         time.sleep(0.1)
         self.daemon.send_signal(signal.SIGTERM)
         try:
@@ -119,15 +152,24 @@ class RecordedDisk:
         subprocess.run(["umount", "-l", str(self.fuse)], capture_output=True)
 
 
+def part_of(offset):
+    return int(offset >= SIZE)
+
+
 class Write:
-    __slots__ = ("begin", "end", "offset", "length", "at")
+    __slots__ = ("begin", "end", "offset", "length", "at", "part")
 
     def __init__(self, begin, offset, length, at):
         self.begin, self.end, self.offset, self.length, self.at = begin, None, offset, length, at
+        self.part = part_of(offset)
+
+    def is_there(self, flushed):
+        """Whatever happens."""
+        return self.end is not None and self.end < flushed[self.part]
 
 
 class Recording:
-    """`writes` in the order of their begins, `flushes`: (end, begin), and the time of each event."""
+    """`writes` in the order of their begins, `flushes`: (end, begin, part), and the time of each event."""
 
     def __init__(self, path, kind):
         self.file = open(path, "rb")
@@ -147,19 +189,18 @@ class Recording:
             elif event == WRITE_END:
                 begun[number].end = index
             elif event == FLUSH_BEGIN:
-                begun[number] = index
+                begun[number] = (index, part_of(offset))
             else:
-                self.flushes.append((index, begun[number]))
+                self.flushes.append((index, *begun[number]))
         self.events = len(self.times_s)
         self.begins = [write.begin for write in self.writes]
 
     def flushed_at(self, cut):
-        """All writes answered before this event are on the disk whatever happens."""
-        return max((begin for end, begin in self.flushes if end < cut), default=0)
+        """For each part an event: all its writes answered before that are there whatever happens."""
+        return [max((begin for end, begin, of in self.flushes if end < cut and of == part), default=0) for part in PARTS]
 
     def pending(self, cut, flushed):
-        return [write for write in self.writes[:bisect.bisect_left(self.begins, cut)]
-                if write.end is None or write.end >= flushed]
+        return [write for write in self.writes[:bisect.bisect_left(self.begins, cut)] if not write.is_there(flushed)]
 
     def bytes_of(self, write):
         return memoryview(self.data)[write.at:write.at + write.length]
@@ -178,12 +219,12 @@ class Floor:
     def advance(self, flushed):
         writes, waiting = self.recording.writes, []
         for write in self.kept:
-            (self.apply if write.end is not None and write.end < flushed else waiting.append)(write)
+            (self.apply if write.is_there(flushed) else waiting.append)(write)
         self.kept = waiting
-        while self.next < len(writes) and writes[self.next].begin < flushed:
+        while self.next < len(writes) and writes[self.next].begin < max(flushed):
             write = writes[self.next]
             self.next += 1
-            if write.end is not None and write.end < flushed:
+            if write.is_there(flushed):
                 self.apply(write)
             else:
                 self.kept.append(write)
@@ -196,10 +237,11 @@ class Floor:
 
 
 def copy_sparse(source, path):
+    size = os.fstat(source).st_size
     with open(path, "wb") as out:
-        out.truncate(SIZE)
+        out.truncate(size)
         at = 0
-        while at < SIZE:
+        while at < size:
             try:
                 at = os.lseek(source, at, os.SEEK_DATA)
             except OSError:  # no data behind this place

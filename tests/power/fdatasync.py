@@ -71,7 +71,7 @@ def main():
         floor.advance(recording.flushed_at(cut))
         floor.copy(image)
         try:
-            disk.mount(disk.attach(image), place)
+            disk.mount(disk.file_system_of(image), place)
         except Exception:  # noqa: BLE001
             unmountable += 1
             continue

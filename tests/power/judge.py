@@ -185,8 +185,18 @@ def fsck(data, lost_allowed, *options):
     return report
 
 
-def judge(data, entries, cut, cut_s, look_first, log):
-    """The server on `data`, as it was after a cut before event `cut`."""
+def server_on(data, device):
+    arguments, environment = SMALL
+    return Server(data, [*arguments, *on_device(device)], environment)
+
+
+def on_device(device):
+    return ["--set", f"data.device={device}"] if device else []
+
+
+def judge(data, device, entries, cut, cut_s, look_first, log):
+    """The server on `data` and, if it is not None, this device, as they were after a cut before event `cut`."""
+    where = ("--device", device) if device else ()
     expected = Expected(entries, cut, cut_s)
     late = {f"{bucket}/{key}" for kind, bucket, key in expected.older if bucket == load.MEMORY}
     late |= {f"{bucket}/{key}" for e in expected.in_flight for kind, bucket, key in e.effects if bucket == load.MEMORY}
@@ -195,8 +205,8 @@ def judge(data, entries, cut, cut_s, look_first, log):
         return name in late
 
     if look_first and data.exists():
-        fsck(data, lost_allowed)
-    server = Server(data, *SMALL)
+        fsck(data, lost_allowed, *where)
+    server = server_on(data, device)
     server.log_path = str(log)
     try:
         server.start()
@@ -210,7 +220,9 @@ def judge(data, entries, cut, cut_s, look_first, log):
             raise Wrong(f"exit status {status}: {server.log()}")
     finally:
         server.kill()
-    report = fsck(data, lost_allowed)
+    report = fsck(data, lost_allowed, *where)
+    if report["device"]:
+        raise Wrong(f"fsck after a start: {report['device']}")
     if report["orphan_extents"]:
         raise Wrong(f"{report['orphan_bytes']} bytes without an owner after recovery")
     for line in pathlib.Path(log).read_text(errors="replace").splitlines():

@@ -1,12 +1,13 @@
 // A disk in a file whose writes and flushes are recorded, for tests/power/cuts.py: a FUSE file system with one file,
-// `disk`, over which a loop device is set up.
+// `disk`, over which a loop device is set up. With SPLIT there are two disks in one recording: `disk` has the first
+// SPLIT bytes, `device` the others, and a flush is of one of them.
 //
-// usage: recorded_disk BASE LOG POSITION MOUNT_POINT WRITE_US FLUSH_US
+// usage: recorded_disk BASE LOG POSITION MOUNT_POINT WRITE_US FLUSH_US [SPLIT]
 //
 // BASE: what the disk holds at first; never changed. LOG: one record per event, in order (Record below; the bytes
-// follow a write's begin). POSITION: 8 bytes, the number of events so far. An event is in the log before the kernel
-// learns of it, so whatever a client is told rests on events below the position that it reads afterwards. WRITE_US,
-// FLUSH_US: the longest time that a write or a flush takes.
+// follow a write's begin; a flush's offset and length are its disk's). POSITION: 8 bytes, the number of events so far.
+// An event is in the log before the kernel learns of it, so whatever a client is told rests on events below the
+// position that it reads afterwards. WRITE_US, FLUSH_US: the longest time that a write or a flush takes.
 #define FUSE_USE_VERSION 312
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
@@ -26,8 +27,9 @@
 
 namespace {
 
-constexpr fuse_ino_t kDisk = 2;
-constexpr const char* kName = "disk";
+constexpr fuse_ino_t kFirst = 2;
+constexpr size_t kParts = 2;
+constexpr const char* kNames[kParts] = {"disk", "device"};
 
 enum class Kind : uint32_t { write_begin = 1, write_end = 2, flush_begin = 3, flush_end = 4 };
 
@@ -87,14 +89,24 @@ class Recording {
   uint32_t next_ = 0;
 };
 
+struct Part {
+  size_t begin = 0, size = 0;  // size 0: there is none
+};
+
 struct Disk {
   char* bytes = nullptr;
-  size_t size = 0;
+  Part parts[kParts];
   Recording* recording = nullptr;
   unsigned write_us_max = 0, flush_us_max = 0;
 };
 
 Disk& disk_of(fuse_req_t request) { return *static_cast<Disk*>(fuse_req_userdata(request)); }
+
+// Null: no file.
+const Part* part_of(const Disk& disk, fuse_ino_t node) {
+  if (node < kFirst || node >= kFirst + kParts || disk.parts[node - kFirst].size == 0) return nullptr;
+  return &disk.parts[node - kFirst];
+}
 
 void take_up_to(unsigned us_max) {
   thread_local std::minstd_rand random(std::random_device{}());
@@ -102,26 +114,29 @@ void take_up_to(unsigned us_max) {
 }
 
 struct stat attributes_of(const Disk& disk, fuse_ino_t node) {
+  const Part* part = part_of(disk, node);
   struct stat about{};
   about.st_ino = node;
-  about.st_mode = node == kDisk ? S_IFREG | 0600 : S_IFDIR | 0700;
+  about.st_mode = part != nullptr ? S_IFREG | 0600 : S_IFDIR | 0700;
   about.st_nlink = 1;
-  about.st_size = node == kDisk ? static_cast<off_t>(disk.size) : 0;
+  about.st_size = part != nullptr ? static_cast<off_t>(part->size) : 0;
   return about;
 }
 
 void init(void*, fuse_conn_info* connection) { connection->max_background = 64; }
 
 void lookup(fuse_req_t request, fuse_ino_t, const char* name) {
-  if (std::strcmp(name, kName) != 0) {
-    fuse_reply_err(request, ENOENT);
+  const Disk& disk = disk_of(request);
+  for (size_t i = 0; i < kParts; ++i) {
+    if (std::strcmp(name, kNames[i]) != 0 || part_of(disk, kFirst + i) == nullptr) continue;
+    fuse_entry_param entry{};
+    entry.ino = kFirst + i;
+    entry.attr = attributes_of(disk, entry.ino);
+    entry.attr_timeout = entry.entry_timeout = 1e6;
+    fuse_reply_entry(request, &entry);
     return;
   }
-  fuse_entry_param entry{};
-  entry.ino = kDisk;
-  entry.attr = attributes_of(disk_of(request), kDisk);
-  entry.attr_timeout = entry.entry_timeout = 1e6;
-  fuse_reply_entry(request, &entry);
+  fuse_reply_err(request, ENOENT);
 }
 
 void getattr(fuse_req_t request, fuse_ino_t node, fuse_file_info*) {
@@ -134,28 +149,32 @@ void open(fuse_req_t request, fuse_ino_t, fuse_file_info* file) {
   fuse_reply_open(request, file);
 }
 
-void read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info*) {
+void read(fuse_req_t request, fuse_ino_t node, size_t size, off_t offset, fuse_file_info*) {
   Disk& disk = disk_of(request);
-  size_t at = std::min(static_cast<size_t>(offset), disk.size);
-  fuse_reply_buf(request, disk.bytes + at, std::min(size, disk.size - at));
+  const Part& part = *part_of(disk, node);
+  size_t at = std::min(static_cast<size_t>(offset), part.size);
+  fuse_reply_buf(request, disk.bytes + part.begin + at, std::min(size, part.size - at));
 }
 
-void write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off_t offset, fuse_file_info*) {
+void write(fuse_req_t request, fuse_ino_t node, const char* data, size_t size, off_t offset, fuse_file_info*) {
   Disk& disk = disk_of(request);
-  if (static_cast<size_t>(offset) + size > disk.size) {
+  const Part& part = *part_of(disk, node);
+  if (static_cast<size_t>(offset) + size > part.size) {
     fuse_reply_err(request, ENOSPC);
     return;
   }
-  uint32_t id = disk.recording->begin(Kind::write_begin, static_cast<uint64_t>(offset), data, size);
-  std::memcpy(disk.bytes + offset, data, size);
+  const size_t place = part.begin + static_cast<size_t>(offset);
+  uint32_t id = disk.recording->begin(Kind::write_begin, place, data, size);
+  std::memcpy(disk.bytes + place, data, size);
   take_up_to(disk.write_us_max);
   disk.recording->end(Kind::write_end, id);
   fuse_reply_write(request, size);
 }
 
-void fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info*) {
+void fsync(fuse_req_t request, fuse_ino_t node, int, fuse_file_info*) {
   Disk& disk = disk_of(request);
-  uint32_t id = disk.recording->begin(Kind::flush_begin, 0, nullptr, 0);
+  const Part& part = *part_of(disk, node);
+  uint32_t id = disk.recording->begin(Kind::flush_begin, part.begin, nullptr, part.size);
   take_up_to(disk.flush_us_max);
   disk.recording->end(Kind::flush_end, id);
   fuse_reply_err(request, 0);
@@ -206,8 +225,8 @@ int serve(Disk& disk, const char* mount_point) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) {
-    std::fprintf(stderr, "usage: recorded_disk BASE LOG POSITION MOUNT_POINT WRITE_US FLUSH_US\n");
+  if (argc != 7 && argc != 8) {
+    std::fprintf(stderr, "usage: recorded_disk BASE LOG POSITION MOUNT_POINT WRITE_US FLUSH_US [SPLIT]\n");
     return 2;
   }
   int base = opened(argv[1], O_RDONLY);
@@ -218,8 +237,11 @@ int main(int argc, char** argv) {
   Recording recording(opened(argv[2], O_WRONLY | O_CREAT | O_TRUNC | O_APPEND),
                       static_cast<std::atomic<uint64_t>*>(mapped(position, sizeof(uint64_t), MAP_SHARED)));
   Disk disk;
-  disk.size = static_cast<size_t>(about.st_size);
-  disk.bytes = static_cast<char*>(mapped(base, disk.size, MAP_PRIVATE));
+  const size_t size = static_cast<size_t>(about.st_size);
+  const size_t split = argc == 8 ? std::min<size_t>(std::strtoull(argv[7], nullptr, 10), size) : size;
+  disk.parts[0] = {0, split};
+  disk.parts[1] = {split, size - split};
+  disk.bytes = static_cast<char*>(mapped(base, size, MAP_PRIVATE));
   disk.recording = &recording;
   disk.write_us_max = static_cast<unsigned>(std::atoi(argv[5]));
   disk.flush_us_max = static_cast<unsigned>(std::atoi(argv[6]));

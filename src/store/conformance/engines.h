@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "store/conformance/block_device_rig.h"
 #include "store/conformance/far_store.h"
 #include "store/conformance/rados_rig.h"
 #include "store/conformance/rig.h"
@@ -121,14 +122,21 @@ inline std::vector<EngineUnderTest> with_rados(std::vector<EngineUnderTest> engi
   return engines;
 }
 
+// Adds the local engine on a block device of the machine where there is one for it.
+inline std::vector<EngineUnderTest> with_block_device(std::vector<EngineUnderTest> engines) {
+  if (!BlockDeviceRig::has_device()) return engines;
+  engines.push_back({"LocalOnBlockDevice", [] { return std::make_unique<BlockDeviceRig>(); }});
+  return engines;
+}
+
 // Those that have their rows in this process.
 inline std::vector<EngineUnderTest> near_engines() {
-  return {
+  return with_block_device({
       {"Local", [] { return std::make_unique<LocalRig>(); }},
       {"LocalOnDevice", [] { return std::make_unique<DeviceRig>(); }},
       {"LocalOnPmem", [] { return std::make_unique<PmemRig>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},
-  };
+  });
 }
 
 inline const std::vector<EngineUnderTest>& engines() {
@@ -153,7 +161,7 @@ inline const std::vector<EngineUnderTest>& engines_with_rows() {
 
 // For tests about bytes: also on the machine's own files, and with short reads and writes.
 inline const std::vector<EngineUnderTest>& engines_and_disks() {
-  static const std::vector<EngineUnderTest> all = with_rados({
+  static const std::vector<EngineUnderTest> all = with_rados(with_block_device({
       {"Local", [] { return std::make_unique<LocalRig>(); }},
       {"LocalOnDevice", [] { return std::make_unique<DeviceRig>(); }},
       {"LocalOnPmem", [] { return std::make_unique<PmemRig>(); }},
@@ -162,7 +170,7 @@ inline const std::vector<EngineUnderTest>& engines_and_disks() {
       {"LocalOnDisk", [] { return std::make_unique<local::TestStore>(); }},
       {"Memory", [] { return std::make_unique<MemoryRig>(); }},
       {"Far", [] { return std::make_unique<FarRig>(); }},
-  });
+  }));
   return all;
 }
 

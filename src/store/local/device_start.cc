@@ -24,12 +24,11 @@ std::unexpected<Error> Engine::refuse_device(std::string sentence, Errc code) co
   return fail(code, "store: the device of the volumes");
 }
 
-// Refuses, unless accept_data_loss is set.
-Result<void> Engine::warn_of_loss(const std::string& sentence) const {
+// Refuses, unless accept_data_loss is set. `lost`: what is, if the store goes on.
+Result<void> Engine::warn_of_loss(const std::string& sentence, std::string_view lost) const {
   if (!options.accept_data_loss) {
     return refuse_device(
-        sentence +
-            " Nothing was changed. What only the newer of the two has is lost if the store goes on: accept_data_loss.",
+        sentence + " Nothing was changed. " + std::string(lost) + " is lost if the store goes on: accept_data_loss.",
         Errc::corrupt_object);
   }
   log::error("store: {} accept_data_loss is set: going on", sentence);
@@ -62,7 +61,8 @@ Result<void> Engine::open_device() {
   device_volumes = std::move(*opened);
   VB_TRY(check_bond());
   if (device_volumes->begin_overwritten()) {
-    VB_TRY(warn_of_loss("the begin of " + name + " was overwritten by another program."));
+    VB_TRY(warn_of_loss("the begin of " + name + " was overwritten by another program.",
+                        "What it has overwritten of the objects, too,"));
   }
   volume_fs = device_volumes.get();
   const Superblock& facts = device_volumes->superblock();

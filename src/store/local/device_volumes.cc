@@ -123,7 +123,8 @@ Result<std::unique_ptr<DeviceVolumes>> DeviceVolumes::open(std::string name, std
 
 Result<void> DeviceVolumes::load(std::string& trouble) {
   VB_TRY(table_.load(trouble));
-  for (uint64_t extent = 0; extent < superblock().extents; ++extent) {
+  layout_ = superblock();
+  for (uint64_t extent = 0; extent < layout_.extents; ++extent) {
     const uint64_t volume = table_.volume_of(extent);
     if (volume == 0) {
       extents_->free.insert(extent);
@@ -132,7 +133,7 @@ Result<void> DeviceVolumes::load(std::string& trouble) {
       return fail(Errc::corrupt_object, "device: table of volumes");
     }
   }
-  DiskTrouble::get().device_bytes.set(static_cast<int64_t>(superblock().extents * superblock().extent_size));
+  DiskTrouble::get().device_bytes.set(static_cast<int64_t>(layout_.extents * layout_.extent_size));
   tell_free_locked();
   return {};
 }
@@ -231,7 +232,7 @@ Result<std::unique_ptr<File>> DeviceVolumes::open(const Path& path, OpenMode mod
   if (volume == 0 || volume >= device_number_max) return fail(Errc::unsupported, "device: no name of a volume");
   auto held = mode.create ? find_or_make(volume) : find(volume);
   if (!held) return std::unexpected(held.error());
-  return std::make_unique<DeviceFile>(device_, std::move(*held), superblock());
+  return std::make_unique<DeviceFile>(device_, std::move(*held), layout_);
 }
 
 Result<std::vector<std::string>> DeviceVolumes::list(const Path&) {
@@ -243,7 +244,7 @@ Result<std::vector<std::string>> DeviceVolumes::list(const Path&) {
 
 Result<FileStat> DeviceVolumes::stat(const Path& path) {
   VB_ASSIGN(const auto held, find(volume_of(path)));
-  return FileStat{superblock().extent_size, superblock().extent_size, 0};
+  return FileStat{layout_.extent_size, layout_.extent_size, 0};
 }
 
 Result<bool> DeviceVolumes::is_directory(const Path&) { return false; }
@@ -251,12 +252,12 @@ Result<bool> DeviceVolumes::is_directory(const Path&) { return false; }
 Result<uint64_t> DeviceVolumes::free_bytes(const Path&) {
   const std::lock_guard lock(extents_->mutex);
   tell_free_locked();
-  return (extents_->free.size() + (extents_->discarding ? 1 : 0)) * superblock().extent_size;
+  return (extents_->free.size() + (extents_->discarding ? 1 : 0)) * layout_.extent_size;
 }
 
 void DeviceVolumes::tell_free_locked() const {
   const uint64_t free = extents_->free.size() + (extents_->discarding ? 1 : 0);
-  DiskTrouble::get().device_free_bytes.set(static_cast<int64_t>(free * superblock().extent_size));
+  DiskTrouble::get().device_free_bytes.set(static_cast<int64_t>(free * layout_.extent_size));
 }
 
 bool DeviceVolumes::overwrites_in_place(const Path&, std::string* name) {
@@ -277,25 +278,25 @@ bool DeviceVolumes::discard(uint64_t bytes) {
     if (extents_->free.erase(extent) == 0) return false;  // it is being given out
     extents_->discarding = true;
   }
-  const uint64_t upto = discard_within(extent, from, std::min(superblock().extent_size, from + bytes));
+  const uint64_t upto = discard_within(extent, from, std::min(layout_.extent_size, from + bytes));
   const std::lock_guard lock(extents_->mutex);
   extents_->free.insert(extent);
   extents_->discarding = false;
   extents_->to_discard[extent] = upto;
-  if (upto == superblock().extent_size || !discards_) extents_->to_discard.erase(extent);
+  if (upto == layout_.extent_size || !discards_) extents_->to_discard.erase(extent);
   extents_->one_is_free.notify_all();
   return true;
 }
 
 // After an error of the device the rest of the extent is left alone: a bad place says nothing about the others.
 uint64_t DeviceVolumes::discard_within(uint64_t extent, uint64_t from, uint64_t to) {
-  const uint64_t begin = superblock().data_at + extent * superblock().extent_size;
+  const uint64_t begin = layout_.data_at + extent * layout_.extent_size;
   while (from < to) {
     const uint64_t piece = std::min(discard_piece, to - from);
     if (const auto done = device_->file().punch(begin + from, piece); !done) {
       discards_ = !(done.error() == Errc::unsupported);
       if (discards_) log::warn("store: {}: not discarded: {}", name(), describe(done.error()));
-      return superblock().extent_size;
+      return layout_.extent_size;
     }
     from += piece;
   }

@@ -32,6 +32,7 @@ class DeviceVolumes final : public FileSystem {
   ~DeviceVolumes() override;
 
   const std::string& name() const { return device_->name(); }
+  // Not while set_owner() may run.
   const Superblock& superblock() const { return table_.superblock(); }
   const std::vector<std::string>& defects() const { return table_.defects(); }
   bool begin_overwritten() const { return table_.begin_overwritten(); }
@@ -88,6 +89,7 @@ class DeviceVolumes final : public FileSystem {
   const std::shared_ptr<SharedDevice> device_;
   std::mutex change_mutex_;  // one changes the table at a time; held over I/O, taken before Extents::mutex
   DeviceTable table_;
+  Superblock layout_;  // as it was read: what it says of places never changes
   std::optional<Change> unnoted_;
   Note note_;
   const std::shared_ptr<Extents> extents_;

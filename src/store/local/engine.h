@@ -86,6 +86,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   void leave_pmem();
 
   // device_start.cc
+  static constexpr std::string_view lost_with_the_older = "What only the newer of the two has";
   Result<void> open_device();
   Result<void> check_others(File& file) const;
   Result<void> check_bond();
@@ -101,7 +102,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   void tend_device(uint64_t bytes);
   void end_device();
   void begin_written_generation();
-  Result<void> warn_of_loss(const std::string& sentence) const;
+  Result<void> warn_of_loss(const std::string& sentence, std::string_view lost = lost_with_the_older) const;
   std::unexpected<Error> refuse_device(std::string sentence, Errc code) const;
 
   // What the index has about the device. Once the store has taken it, changed by one at a time: DeviceVolumes calls.
