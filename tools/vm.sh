@@ -166,7 +166,7 @@ mounted() {  # DEVICE FOLDER OPTION...: makes the file system at the first run
 raw_disk() {
   modprobe loop  # what a test puts beside it
   wait_for_disk $1
-  export VERBENA_TEST_DEVICE=$1
+  export VERBENA_TEST_DEVICE=$1 VERBENA_TEST_DEVICE_ERASE=$1
   echo "VERBENA_TEST_DEVICE is $1, $(blockdev --getsize64 $1) bytes"
 }
 

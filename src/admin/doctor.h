@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,10 @@
 #include "base/bytes.h"
 #include "base/config.h"
 #include "fabric/ofi/ofi.h"
+
+namespace verbena::store::local {
+class File;
+}
 
 namespace verbena::admin {
 
@@ -79,6 +84,7 @@ Findings check_file_system(const MachineRoots& roots, const std::filesystem::pat
 Finding judge_ext4(const std::filesystem::path& device);
 // The block device that has, or may get, the volumes (data.device).
 Finding check_device(const std::filesystem::path& device);
+Finding judge_device(const std::string& name, std::unique_ptr<store::local::File> device);
 // Devices of persistent memory; and whether this folder (data.pmem) can be used, by a file that is made and removed.
 Findings check_pmem_devices(const MachineRoots& roots);
 Finding check_pmem(const std::filesystem::path& folder);

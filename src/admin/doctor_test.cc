@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "admin/doctor_gpu.h"
+#include "store/local/device_volumes.h"
 
 namespace verbena::admin {
 namespace {
@@ -52,6 +53,31 @@ TEST_F(Doctor, ADeviceThatCannotHaveVolumesFails) {
     EXPECT_NE(finding.found.find(why), std::string::npos) << finding.found;
     EXPECT_NE(finding.mend.find("data.device"), std::string::npos) << finding.mend;
   }
+}
+
+// In a file that stands for a device.
+TEST_F(Doctor, TellsAnOverwrittenBeginOfADeviceAndACopyThatIsOlder) {
+  using namespace store::local;
+  const auto path = root / "disk";
+  write("disk", "");
+  std::filesystem::resize_file(path, device_size_min);
+  const auto file = [&] { return std::move(*real_file_system().open(path, {.write = true})); };
+  ASSERT_TRUE(format_device(*file(), 0, device_size_min));
+  EXPECT_EQ(judge_device("disk", file()).health, Health::ok);
+  std::vector<std::byte> first(device_block), second(device_block);
+  ASSERT_TRUE(read_fully(*file(), first, superblock_places[0]));
+  ASSERT_TRUE(write_fully(*file(), second, superblock_places[0]));
+  Finding finding = judge_device("disk", file());
+  EXPECT_EQ(finding.health, Health::fail);
+  EXPECT_NE(finding.found.find("begin of disk was overwritten"), std::string::npos) << finding.found;
+  EXPECT_NE(finding.mend.find("does not start"), std::string::npos) << finding.mend;
+  Superblock newer = *decode_superblock(first);
+  ++newer.sequence;
+  ASSERT_TRUE(write_fully(*file(), encode(newer), superblock_places[0]));
+  finding = judge_device("disk", file());
+  EXPECT_EQ(finding.health, Health::warn);
+  EXPECT_NE(finding.mend.find("copy 1 of the superblock"), std::string::npos) << finding.mend;
+  EXPECT_NE(finding.mend.find("is older"), std::string::npos) << finding.mend;
 }
 
 TEST_F(Doctor, DescribesAPortAndItsGids) {

@@ -34,17 +34,6 @@ void print_device(const Superblock& facts) {
              format_size(facts.extent_size));
 }
 
-// Empty: none. A sentence otherwise, also when it cannot be told.
-std::string occupant(File& file) {
-  const auto volumes = read_superblock(file);
-  if (volumes) return volumes->owned() ? "has the volumes of a Verbena store" : "is formatted for volumes already";
-  if (volumes.error() == Errc::io_error) return "cannot be read: " + describe(volumes.error());
-  if (!(volumes.error() == Errc::not_found)) return "has volumes whose superblock is damaged, or of a newer program";
-  const auto foreign = file.foreign_contents();
-  if (!foreign) return "may hold data, which cannot be told: " + foreign.error();
-  return foreign->empty() ? "" : "holds " + *foreign;
-}
-
 int format_it(const DeviceFlags& flags) {
   std::string trouble;
   auto file = open_block_device(flags.device, DeviceUse::own, trouble);
@@ -55,7 +44,7 @@ int format_it(const DeviceFlags& flags) {
                          format_size(formatted_size_min));
   }
   if (!flags.force) {
-    const std::string found = occupant(**file);
+    const std::string found = what_occupies(**file);
     if (!found.empty()) {
       return device_failed(flags.device + " " + found +
                            ". Nothing was changed. --force makes it empty: all of it is lost");
@@ -77,6 +66,7 @@ int show_it(const DeviceFlags& flags) {
   if (!opened) return device_failed(trouble.empty() ? describe(opened.error()) : trouble);
   print_device((*opened)->superblock());
   fmt::print("volumes    {}\n", (*opened)->volumes());
+  if ((*opened)->begin_overwritten()) fmt::print("begin      overwritten by another program: no server starts\n");
   for (const std::string& defect : (*opened)->defects()) fmt::print("defect     {}\n", defect);
   if (others && !others->empty()) fmt::print("others     {}\n", log::printable(*others));
   return exit_ok;
@@ -94,8 +84,9 @@ void add_device_command(CLI::App& app, int& exit_code) {
   format->add_flag("--force", flags->force, "also if it holds data: all of it is lost");
   format->footer(
       "Refuses a device that is mounted or in use, and without --force one that holds a file system, a partition "
-      "table, "
-      "part of a RAID or volume group, an encrypted device, or a store.");
+      "table, part of a RAID or volume group, an encrypted device, a store, or any bytes in its first 8 MiB or its "
+      "last "
+      "4 MiB.");
   format->callback([flags, &exit_code] { exit_code = format_it(*flags); });
   auto* show = command->add_subcommand("show", "Print what a formatted device holds; changes nothing");
   show->add_option("DEVICE", flags->device, "a formatted device")->required();

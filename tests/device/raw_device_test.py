@@ -3,8 +3,8 @@
 objects are there, partitions, a namespace over NVMe-oF that vanishes, `fsck`, `doctor`, and rounds of kill -9
 (tests/crash/kill_test.py).
 
-Makes loop devices, so it needs root; without them it is skipped. With --device, or $VERBENA_TEST_DEVICE, it uses that one,
-and all that is on it is lost.
+Makes loop devices, so it needs root; without them it is skipped. With --device it uses that one, and all that is on it is
+lost. So it does with $VERBENA_TEST_DEVICE, if $VERBENA_TEST_DEVICE_ERASE names the same one.
 
 usage: raw_device_test.py [--rounds N] [--device DEVICE]
 """
@@ -48,6 +48,14 @@ def loop_device(folder, name, size=SIZE, *options):
         subprocess.run(["losetup", "--detach", device], check=True)
 
 
+def has_programs(*names):
+    """Else what needs them is not tried, which is said."""
+    lacking = [name for name in names if not shutil.which(name)]
+    if lacking:
+        print(f"not tried: what needs {', '.join(lacking)}, which this machine lacks", flush=True)
+    return not lacking
+
+
 def verbena(*words):
     return subprocess.run([program(), *map(str, words)], capture_output=True, text=True, timeout=120)
 
@@ -68,22 +76,35 @@ def a_device_with_data_is_refused(device, folder):
     refused(verbena("device", "format", image), "is no block device")
     refused(verbena("device", "format", "/dev/null"), "is no block device")
     refused(verbena("device", "format", "/dev/no-such-disk"), "is missing")
-    if shutil.which("mkfs.ext4"):
+    if has_programs("mkfs.ext4", "dumpe2fs"):
         subprocess.run(["mkfs.ext4", "-q", "-F", device], check=True)
         refused(verbena("device", "format", device), "holds ext4 (a file system)")
-        refused(verbena("device", "show", device), "is not formatted for volumes")
+        refused(verbena("device", "show", device), "has no superblock")
         subprocess.run(["dumpe2fs", "-h", device], check=True, capture_output=True)  # it is whole
         mounted_is_in_use(device, folder)
     formatted(device, "--force")
     refused(verbena("device", "format", device), "is formatted for volumes already")
+    unrecognized_is_refused(device)
     formatted(device, "--force")
     assert "volumes    0" in verbena("device", "show", device).stdout
+
+
+def unrecognized_is_refused(device):
+    """No program that is known has bytes such as these: an encrypted disk without a header looks so."""
+    with open(device, "r+b") as disk:
+        disk.write(os.urandom(8 * 1024 * 1024))
+    refused(verbena("device", "format", device), "holds bytes of something that is not recognized")
+    with open(device, "r+b") as disk:
+        disk.write(bytes(8 * 1024 * 1024))
+    formatted(device)
 
 
 def mounted_is_in_use(device, folder):
     place = pathlib.Path(folder) / "mounted"
     place.mkdir()
-    if subprocess.run(["mount", device, place], capture_output=True).returncode != 0:
+    done = subprocess.run(["mount", device, place], capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"not tried: a device that is mounted: {done.stderr.strip()}", flush=True)
         return
     try:
         refused(verbena("device", "format", device, "--force"), "is in use: mounted")
@@ -148,7 +169,7 @@ def damage_is_told(data, device):
 
 def others_are_noticed(data, device):
     """Another program makes the device its own, as it does not know the format."""
-    if not shutil.which("mkswap") or not shutil.which("wipefs"):
+    if not has_programs("mkswap", "wipefs"):
         return
     subprocess.run(["mkswap", device], check=True, capture_output=True)
     start_is_refused(data, device, "holds swap")
@@ -157,6 +178,11 @@ def others_are_noticed(data, device):
     assert "holds swap" in verbena("doctor", "--device", device).stdout
     subprocess.run(["wipefs", "--all", device], check=True, capture_output=True)
     start_is_refused(data, device, "was overwritten by another program")
+    done = verbena("fsck", data, "--device", device)
+    assert done.returncode == DAMAGED and "Nothing is lost" not in done.stdout, done.stdout + done.stderr
+    done = verbena("doctor", "--device", device)
+    assert re.search("^fail +device of the data: the begin of ", done.stdout, re.MULTILINE), done.stdout
+    assert "begin      overwritten" in verbena("device", "show", device).stdout
     with start(data, device, "--accept-data-loss") as server:
         keys = boto3_client(server.http).list_objects_v2(Bucket="bucket")["KeyCount"]
         assert keys == 6, keys
@@ -283,11 +309,18 @@ def a_namespace_that_vanishes(device, folder):
     return device
 
 
+def device_to_erase():
+    device = os.environ.get("VERBENA_TEST_DEVICE")
+    if device and os.environ.get("VERBENA_TEST_DEVICE_ERASE") != device:
+        print(f"{device} is not used: VERBENA_TEST_DEVICE_ERASE={device} says that its contents may go", flush=True)
+        return None
+    return device
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--device", default=os.environ.get("VERBENA_TEST_DEVICE"),
-                        help="all that is on it is lost; default: a loop device")
+    parser.add_argument("--device", default=device_to_erase(), help="all that is on it is lost; default: a loop device")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="verbena-device-") as folder:
         with contextlib.ExitStack() as stack:

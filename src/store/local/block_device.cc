@@ -26,8 +26,7 @@ std::unexpected<Error> device_error(const char* context, int code) {
 
 class KernelBlockDevice final : public BlockDevice {
  public:
-  KernelBlockDevice(Fd fd, Fd disk, uint64_t size, bool direct)
-      : fd_(std::move(fd)), disk_(std::move(disk)), size_(size), direct_(direct) {}
+  KernelBlockDevice(Fd fd, Fd disk, bool direct) : fd_(std::move(fd)), disk_(std::move(disk)), direct_(direct) {}
 
   Result<size_t> pread(MutableBytes into, uint64_t offset) override {
     for (;;) {
@@ -54,7 +53,12 @@ class KernelBlockDevice final : public BlockDevice {
     return {};
   }
   Result<void> truncate(uint64_t) override { return fail(Errc::unsupported, "device: truncate"); }
-  Result<FileStat> stat() override { return FileStat{size_, size_, 0}; }
+  // Asked each time: a device may become smaller while it is open.
+  Result<FileStat> stat() override {
+    uint64_t size = 0;
+    if (::ioctl(fd_.get(), BLKGETSIZE64, &size) != 0) return device_error("device: size", errno);
+    return FileStat{size, size, 0};
+  }
   bool direct() const override { return direct_; }
   int ring_descriptor() const override { return direct_ ? fd_.get() : -1; }
   std::expected<std::string, std::string> foreign_contents() override { return local::foreign_contents(fd_.get()); }
@@ -63,7 +67,6 @@ class KernelBlockDevice final : public BlockDevice {
  private:
   const Fd fd_;
   const Fd disk_;  // of a partition: the whole one, for its lock
-  const uint64_t size_;
   const bool direct_;
 };
 
@@ -144,6 +147,9 @@ Result<std::unique_ptr<BlockDevice>> open_block_device(const std::filesystem::pa
   if (use != DeviceUse::look) flags |= O_EXCL;
   Fd fd(::open(path.c_str(), flags));
   if (!fd) return refuse_device(trouble, path, why_not_opened(errno), errno);
+  // The name may have become another file's since.
+  if (::fstat(fd.get(), &found) != 0 || !S_ISBLK(found.st_mode))
+    return refuse_device(trouble, path, "is no block device");
   // The lock keeps udev from probing the device, which it does when a writer has closed it: for that it is waited. Of a
   // partition's disk the lock is shared, since other servers may have the other partitions; it tells programs that
   // change the disk's partitions.
@@ -159,9 +165,11 @@ Result<std::unique_ptr<BlockDevice>> open_block_device(const std::filesystem::pa
     return refuse_device(trouble, path, "can only be read");
   }
   if (const std::string why = why_unfit(fd.get()); !why.empty()) return refuse_device(trouble, path, why);
-  uint64_t size = 0;
-  if (::ioctl(fd.get(), BLKGETSIZE64, &size) != 0) return refuse_device(trouble, path, "does not tell its size", errno);
-  return std::make_unique<KernelBlockDevice>(std::move(fd), std::move(disk), size, use == DeviceUse::own);
+  auto device = std::make_unique<KernelBlockDevice>(std::move(fd), std::move(disk), use == DeviceUse::own);
+  if (const auto stat = device->stat(); !stat) {
+    return refuse_device(trouble, path, "does not tell its size", stat.error().sys);
+  }
+  return device;
 }
 
 }  // namespace verbena::store::local

@@ -264,6 +264,56 @@ TEST_F(StoreOnDevice, AnOlderDirectoryGoesOnWhereItsLossIsAccepted) {
   expect_same("new", 400'000, 50);
 }
 
+// Inside the window that no number tells (device_bond.h) the missing volume does, and then the device must be as it
+// was: else the directory that belongs to it is taken for the older one.
+TEST_F(StoreOnDevice, AStartThatMissesVolumesChangesNothingOfTheDevice) {
+  begin();
+  for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(put("k" + std::to_string(i), 900'000, i));
+  t.store->drain();
+  const auto older = fs.copy_of("/store");
+  const uint64_t before = table_changes();
+  uint64_t gone = 0;
+  while (gone < 6 && table_changes() == before) {
+    ASSERT_TRUE(t.remove("b", "k" + std::to_string(gone++)));
+    t.store->drain();
+  }
+  ASSERT_EQ(table_changes(), before + 1);
+  kill();
+  const auto newer = fs.copy_of("/store");
+  const std::string bytes = all_of_the_device();
+  fs.put_back(*older);
+  const std::string sentence = refusal();
+  EXPECT_NE(sentence.find("are missing"), nowhere) << sentence;
+  EXPECT_TRUE(all_of_the_device() == bytes) << "it was written to";
+  fs.put_back(*newer);
+  t.open();
+  for (uint64_t i = gone; i < 6; ++i) expect_same("k" + std::to_string(i), 900'000, i);
+}
+
+// A copy of a page whose place has taken no writes for months stands in for the other one, which could not be read this
+// time. That another page has the newest change, of 500 extents and more, is what its count of changes stands for here.
+TEST_F(StoreOnDevice, AnOldPageIsNotWrittenOverTheOneThatCouldNotBeRead) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  const Superblock facts = superblock();
+  const uint64_t place = facts.page_place(0, 0), other = facts.page_place(0, 1);
+  std::vector<std::byte> block(device_block);
+  const auto device = [&] { return std::move(*fs.open("/dev/disk", {.write = true})); };
+  ASSERT_TRUE(read_fully(*device(), block, place));
+  TablePage page = *decode_page(block, facts.id, 0);
+  page.volumes.assign(entries_of_page, 0);
+  --page.sequence;
+  ASSERT_TRUE(write_fully(*device(), encode(page, facts.id), other));
+  const std::string bytes = all_of_the_device();
+  fs.fail_reads_at("/dev/disk", place);
+  EXPECT_NE(refusal().find("are missing"), nowhere);
+  fs.fail_reads_at("", 0);
+  EXPECT_TRUE(all_of_the_device() == bytes) << "it was written to";
+  t.open();
+  expect_same("k", 200'000, 1);
+}
+
 TEST_F(StoreOnDevice, ACrashInAStartIsNoReasonToRefuseTheNext) {
   for (const Loss loss : {Loss::nothing, Loss::unsynced, Loss::torn}) {
     FaultyFileSystem here;

@@ -112,6 +112,7 @@ DeviceBlock encode(const TablePage& page, const DeviceId& device) {
   cursor::Writer to(block);
   to.text(page_magic);
   to.u64(page.sequence);
+  to.u64(page.changes);
   to.u64(page.number);
   to.bytes(device);
   for (const uint64_t volume : page.volumes) to.u64(volume);
@@ -119,15 +120,22 @@ DeviceBlock encode(const TablePage& page, const DeviceId& device) {
   return block;
 }
 
+bool is_page(Bytes block) {
+  return block.size() == device_block && is_sealed(block) &&
+         cursor::Reader(block).text(page_magic.size()) == page_magic;
+}
+
 Result<TablePage> decode_page(Bytes block, const DeviceId& device, uint64_t number) {
   const auto damaged = fail(Errc::corrupt_object, "device: page of the table");
-  if (block.size() != device_block || !is_sealed(block)) return damaged;
+  if (!is_page(block)) return damaged;
   cursor::Reader from(block);
-  if (from.text(page_magic.size()) != page_magic) return damaged;
+  from.text(page_magic.size());
   TablePage page;
   page.sequence = from.u64();
+  page.changes = from.u64();
   page.number = from.u64();
-  if (page.number != number || read_id(from) != device || page.sequence >= device_number_max) return damaged;
+  if (page.number != number || read_id(from) != device) return damaged;
+  if (page.sequence >= device_number_max || page.changes >= device_number_max) return damaged;
   page.volumes.resize(entries_of_page);
   for (uint64_t& volume : page.volumes) volume = from.u64();
   if (std::ranges::any_of(page.volumes, [](uint64_t volume) { return volume >= device_number_max; })) return damaged;

@@ -13,7 +13,8 @@
 //
 // A superblock and each page have a sequence number and a CRC32C. A change writes the one copy, flushes, writes the
 // other and flushes: a write that a power cut tears leaves one of them whole, and otherwise both are the same, at least
-// 1 MiB apart. All numbers are little-endian.
+// 1 MiB apart. Where one copy is bad, its place may have a number that is one higher than what the other one shows, of
+// a change that was interrupted; so the next number is then two higher. All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -62,7 +63,8 @@ struct Superblock {
 
 struct TablePage {
   uint64_t number = 0;
-  uint64_t sequence = 0;          // of the table's changes, counted over all pages, the last one in this page
+  uint64_t sequence = 0;          // of two copies the one with the greater number is newer
+  uint64_t changes = 0;           // of the table, counted over all pages: the last one in this page
   std::vector<uint64_t> volumes;  // entries_of_page ids; 0: the extent is free
 };
 
@@ -74,6 +76,8 @@ DeviceBlock encode(const TablePage& page, const DeviceId& device);
 Result<Superblock> decode_superblock(Bytes block);
 // corrupt_object: anything but this page of this device.
 Result<TablePage> decode_page(Bytes block, const DeviceId& device, uint64_t number);
+// Whether it is a whole page of the table of any device.
+bool is_page(Bytes block);
 
 // The layout of a device of this size; `extent_size` 0: one that suits it. unsupported: too small.
 Result<Superblock> plan_device(uint64_t device_size, uint64_t extent_size = 0);

@@ -8,6 +8,9 @@
 // An index that is older than the device (a directory that was restored from a copy) would free the space of everything
 // newer, and an older device has other bytes than the index names. Where the numbers of device_bond.h tell, both are
 // refused before anything is changed.
+//
+// A device that is lost for good may be replaced by an empty one (accept_data_loss). Then the index's row is first, so
+// that a crash leaves a VERSION of the old device and a new one without an owner: the next start does the same.
 #include <algorithm>
 #include <utility>
 
@@ -15,6 +18,7 @@
 #include "store/local/batch.h"
 #include "store/local/engine.h"
 #include "store/local/version_file.h"
+#include "store/local/volume_name.h"
 
 namespace verbena::store::local {
 
@@ -46,17 +50,13 @@ Result<void> Engine::open_volume_place() {
 
 Result<void> Engine::open_device() {
   const std::string name = options.device.string();
+  VB_TRY(check_no_files());
   std::string trouble;
   auto file = fs->open_device(options.device, /*write=*/true, trouble);
   if (!file) return refuse_device("data.device: " + trouble, file.error().code);
   VB_TRY(check_others(**file));
   auto opened = DeviceVolumes::open(name, std::move(*file), trouble);
-  if (!opened && opened.error() == Errc::not_found && bond) {
-    return refuse_device("data.device: " + name + " holds no volumes, and those of " + options.directory.string() +
-                             " are on a device (id " + to_text(bond->device) +
-                             "). Nothing was changed. Is it the right one? Its superblock is missing",
-                         Errc::corrupt_object);
-  }
+  if (!opened && opened.error() == Errc::not_found) return refuse_without_superblock(trouble);
   if (!opened) return refuse_device("data.device: " + trouble, opened.error().code);
   device_volumes = std::move(*opened);
   VB_TRY(check_bond());
@@ -70,6 +70,39 @@ Result<void> Engine::open_device() {
             format_size(facts.extents * facts.extent_size), facts.extents, format_size(facts.extent_size),
             device_volumes->volumes());
   return {};
+}
+
+// Only where there is no store at all is the sentence followed by the command that makes a device empty.
+std::unexpected<Error> Engine::refuse_without_superblock(const std::string& sentence) const {
+  const std::string name = options.device.string(), directory = options.directory.string();
+  if (bond) {
+    return refuse_device("data.device: " + name + " holds no volumes, and those of " + directory +
+                             " are on a device (id " + to_text(bond->device) +
+                             "). Nothing was changed. Is it the right one? Its superblock is missing",
+                         Errc::corrupt_object);
+  }
+  if (had_index) {
+    return refuse_device(
+        "data.device: " + sentence + ". Nothing was changed. " + directory + " has a store: is it the right device?",
+        Errc::corrupt_object);
+  }
+  return refuse_device("data.device: " + sentence + ". For a new store run: verbena device format " + name,
+                       Errc::not_found);
+}
+
+// Whatever VERSION and the device say: on a device that is another store's, the volumes of this one would be missing,
+// and those of the other one without an owner, and freed.
+Result<void> Engine::check_no_files() const {
+  const auto files = fs->list(options.directory / "volumes");
+  if (!files && !(files.error() == Errc::not_found)) return std::unexpected(files.error());
+  if (!files ||
+      std::ranges::none_of(*files, [](const auto& name) { return parse_volume_file_name(name).has_value(); })) {
+    return {};
+  }
+  return refuse_device(options.directory.string() +
+                           " has volumes in files. data.device is for a new store: start one beside it and copy the "
+                           "buckets (verbena sync)",
+                       Errc::unsupported);
 }
 
 // A program that does not know the format may have made the device its own since: its bytes are not overwritten, and
@@ -92,15 +125,27 @@ Result<void> Engine::check_bond() {
   const Superblock& facts = device_volumes->superblock();
   const std::string name = options.device.string(), directory = options.directory.string();
   if (!bond) return find_new_bond();
-  if (facts.id != bond->device) {
-    return refuse_device(name + " is another device (id " + to_text(facts.id) + ") than that of " + directory +
-                             " (id " + to_text(bond->device) + "), or was formatted since. Nothing was changed",
-                         Errc::corrupt_object);
-  }
+  if (facts.id != bond->device) return replace_device();
   if (facts.owner == bond->store) return {};
   if (!facts.owned() && device_volumes->volumes() == 0) return {};  // it is claimed when VERSION is durable
   return refuse_device(name + " has the volumes of another store than " + directory + ". Nothing was changed",
                        Errc::corrupt_object);
+}
+
+// Where the device is lost for good, an empty one takes its place: names, heads and small objects are in the index.
+Result<void> Engine::replace_device() {
+  const Superblock& facts = device_volumes->superblock();
+  const std::string directory = options.directory.string();
+  const std::string sentence = options.device.string() + " is another device (id " + to_text(facts.id) +
+                               ") than that of " + directory + " (id " + to_text(bond->device) +
+                               "), or was formatted since.";
+  if (facts.owned() || device_volumes->volumes() != 0 || !had_index) {
+    return refuse_device(sentence + " Nothing was changed", Errc::corrupt_object);
+  }
+  VB_TRY(warn_of_loss(sentence, "All that " + directory + " has on the other device"));
+  bond = DeviceBond{facts.id, random_device_id()};
+  bond_replaced = true;
+  return {};
 }
 
 // VERSION names a device, as far as the superblock knows: it was lost, cut, or replaced by one of another store. The
@@ -135,14 +180,6 @@ Result<void> Engine::find_new_bond() {
                              " has no store. Nothing was changed. Is the disk of the data directory not mounted?",
                          Errc::unsupported);
   }
-  const auto files = fs->list(options.directory / "volumes");
-  if (!files && !(files.error() == Errc::not_found)) return std::unexpected(files.error());
-  if (files && !files->empty()) {
-    return refuse_device(directory +
-                             " has volumes in files. data.device is for a new store: start one beside it and "
-                             "copy the buckets (verbena sync)",
-                         Errc::unsupported);
-  }
   bond = DeviceBond{facts.id, random_device_id()};
   return {};
 }
@@ -164,10 +201,13 @@ Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t
                            Errc::unsupported);
     }
     if (facts.generation == 0) return {};
-    return warn_of_loss("the index of " + directory + " knows nothing of " + name +
-                        ", which the store has used: it is older, or another one.");
+    // An index of before the store took the device has nothing on it: to go on would only free what others have there.
+    return refuse_device("the index of " + directory + " knows nothing of " + name +
+                             ", which the store has used: it is older, or another one. Nothing was changed",
+                         Errc::corrupt_object);
   }
   VB_ASSIGN(const DeviceRow known, decode_device_row(*row));
+  if (bond_replaced) return {};
   if (known.bond != *bond) {
     return refuse_device("the index of " + directory + " belongs to another device (id " + to_text(known.bond.device) +
                              ") or store than " + name + ". Nothing was changed",
@@ -182,6 +222,9 @@ Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t
   return warn_of_loss("the index of " + directory + " is older than " + name +
                       ", which has volumes of a later start. Was it restored from a copy?");
 }
+
+// Before VERSION names the new device.
+Result<void> Engine::note_replaced_device() { return bond_replaced ? note_generation(0, 0) : Result<void>(); }
 
 Result<void> Engine::repair_device() {
   if (!device_volumes) return {};
@@ -275,6 +318,7 @@ Volumes::Options Engine::volume_options() {
                        .next_id = [this] { return next_id(); },
                        .index_directory = options.directory,
                        .index_fs = fs,
+                       .failed = {},
                        .tend = {}};
   if (!device_volumes) {
     out.keep_free = space_to_keep();
@@ -287,6 +331,7 @@ Volumes::Options Engine::volume_options() {
   out.keep_free = UINT64_MAX;
   out.prepare_size = 0;          // a device has no records of its own to spare
   out.pieces_max = 1024 * 1024;  // what is more cannot be given back
+  out.failed = [this] { return device_volumes->failed(); };
   out.tend = [this](uint64_t bytes) { tend_device(bytes); };
   return out;
 }

@@ -1,5 +1,6 @@
 // The store on a device: which start is refused and what it says, faults, space, fsck. device_copies_test.cc has old
-// copies of directory and device.
+// copies of directory and device, device_lost_test.cc devices that are lost or another store's.
+#include <future>
 #include <map>
 #include <random>
 
@@ -52,16 +53,6 @@ TEST_F(StoreOnDevice, ADeviceOfAnotherStoreIsRefusedWithoutACommandThatEmptiesIt
   EXPECT_EQ(sentence.find("format"), nowhere) << sentence;
 }
 
-TEST_F(StoreOnDevice, AStoreWhoseDeviceWasWipedIsNotToldToFormatIt) {
-  begin();
-  t.close();
-  const std::string zeros(2 * MiB, '\0');
-  ASSERT_TRUE(write_fully(**fs.open("/dev/disk", {.write = true}), as_bytes(zeros), 0));
-  const std::string sentence = refusal();
-  EXPECT_NE(sentence.find("holds no volumes"), nowhere) << sentence;
-  EXPECT_EQ(sentence.find("format"), nowhere) << sentence;
-}
-
 // --- Other programs ---
 
 TEST_F(StoreOnDevice, WhatAnotherProgramMadeThereIsNotOverwritten) {
@@ -94,10 +85,12 @@ TEST_F(StoreOnDevice, AnOverwrittenBeginIsRefusedOrAccepted) {
   const std::string bytes(512, 'x');
   ASSERT_TRUE(write_fully(**fs.open("/dev/disk", {.write = true}), as_bytes(bytes), 0));
   EXPECT_NE(refusal().find("begin of /dev/disk"), nowhere);
+  // Not also as a copy that the next start writes again.
   const auto report = fsck({.directory = "/store", .fs = &fs, .device = "/dev/disk"});
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->damaged());
   EXPECT_EQ(report->refusals.size(), 1u);
+  EXPECT_TRUE(report->device.empty());
   t.options.accept_data_loss = true;
   t.open();
   expect_same("k", 200'000, 1);
@@ -388,6 +381,82 @@ TEST_F(StoreOnDevice, ADeviceThatVanishesLosesNothingAcknowledged) {
   EXPECT_FALSE(t.get("b", "small"));
   EXPECT_TRUE(put("after", 200'000, 4));
   t.expect_no_leak();
+}
+
+// They need nothing of the device, so its free space does not count.
+TEST_F(StoreOnDevice, SmallObjectsAreTakenWhenTheDeviceHasFailedAndNoSpaceIsKnown) {
+  begin();
+  uint64_t n = 0;
+  while (put("k" + std::to_string(n), 900'000, n)) ++n;
+  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(t.remove("b", "k" + std::to_string(i)));
+  t.store->drain();
+  fs.vanish("/dev");
+  for (int tries = 0; tries < 8; ++tries) {
+    const auto refused = put("during", 900'000, 2);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error(), Errc::insufficient_storage);
+  }
+  EXPECT_TRUE(put("small", 300, 5));
+  ASSERT_TRUE(t.remove("b", "k5"));
+  t.store->drain();
+  EXPECT_TRUE(put("small too", 300, 6));
+  fs.vanish("");
+  t.reopen();
+  expect_same("small", 300, 5);
+  expect_same("small too", 300, 6);
+  EXPECT_FALSE(t.get("b", "k5"));
+  t.expect_no_leak();
+}
+
+// Flushes of the device would fail, and every deleted object that waits for one would stay.
+TEST_F(StoreOnDevice, WhatIsDeletedOnAFailedDeviceNeedsNoFlushOfIt) {
+  begin();
+  for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(put("k" + std::to_string(i), 300'000, i));
+  ASSERT_TRUE(t.remove("b", "k0"));
+  t.store->drain();
+  fs.fail_syncs("/dev");
+  EXPECT_FALSE(put("during", 300'000, 2));  // in the place of the first: a volume that others share is barred
+  ASSERT_EQ(metrics::gauge("verbena_store_device_failed", "").value(), 1);
+  for (uint64_t i = 1; i < 6; ++i) ASSERT_TRUE(t.remove("b", "k" + std::to_string(i)));
+  t.store->drain();
+  EXPECT_EQ(t.store->usage()->live_bytes, 0u);
+  fs.fail_syncs("");
+  t.close();
+  fs.crash(Loss::nothing, 1);
+  t.open();
+  t.expect_no_leak();
+}
+
+// The extent of a volume is free when its last file is closed: one that is opened while the volume goes must not stay.
+TEST_F(StoreOnDevice, AVolumeThatIsOpenedWhileItGoesKeepsNoExtent) {
+  ASSERT_TRUE(fs.make_directory("/store"));
+  std::string trouble;
+  auto there = DeviceVolumes::open("/dev/disk", std::move(*fs.open("/dev/disk", {.write = true})), trouble);
+  ASSERT_TRUE(there) << trouble;
+  uint64_t id = 0;
+  Volumes volumes({.directory = "/dev/disk",
+                   .fs = there->get(),
+                   .volume_size_max = volume_bytes,
+                   .free_bytes_min = 0,
+                   .keep_free = UINT64_MAX,
+                   .next_id = [&] { return ++id; },
+                   .whole = true,
+                   .index_directory = "/store",
+                   .index_fs = &fs});
+  const uint64_t all = *(*there)->free_bytes("");
+  auto run = volumes.reserve(VolumeKind::durable, volume_bytes);
+  ASSERT_TRUE(run) << describe(run.error());
+  const uint64_t volume = run->volume->id();
+  volumes.settle(*run);
+  run->volume.reset();
+  fs.hold_syncs("/dev");
+  auto drops = std::async(std::launch::async, [&] { return volumes.drop(volume); });
+  fs.wait_for_held_sync();
+  EXPECT_TRUE(volumes.open(volume));  // the table still has it
+  fs.release_syncs();
+  EXPECT_TRUE(drops.get());
+  EXPECT_FALSE(volumes.cached(volume));
+  EXPECT_EQ(*(*there)->free_bytes(""), all);
 }
 
 TEST_F(StoreOnDevice, AFlushThatFailedIsNotForgotten) {

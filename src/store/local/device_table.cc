@@ -31,9 +31,27 @@ SuperblockCopies read_superblocks(File& device) {
   return found;
 }
 
+// Two copies of one number that differ: nothing tells which of them is the newer one.
+bool contradict(const SuperblockCopies& found) {
+  const auto& [first, second] = found;
+  return first && second && first->sequence == second->sequence && encode(*first) != encode(*second);
+}
+bool contradict(const TablePage& first, const TablePage& second) {
+  return first.sequence == second.sequence && (first.changes != second.changes || first.volumes != second.volumes);
+}
+
+// A bad copy that cannot be seen may be one ahead of the other one.
+uint64_t next_sequence(uint64_t last, const std::array<bool, 2>& bad) { return last + (bad[0] || bad[1] ? 2 : 1); }
+
+std::string how_bad(const Error& why) {
+  return why == Errc::io_error ? "cannot be read: " + describe(why) : "is damaged";
+}
+constexpr std::string_view is_older = "is older than the other copy";
+
 // Of two errors, the one that says more than "there is none".
 Result<Superblock> better_of(const SuperblockCopies& found) {
   const auto& [first, second] = found;
+  if (contradict(found)) return fail(Errc::corrupt_object, "device: two superblocks of one number");
   for (const auto& copy : found) {
     if (!copy && copy.error() == Errc::unsupported) return copy;  // the other one is older
   }
@@ -43,10 +61,13 @@ Result<Superblock> better_of(const SuperblockCopies& found) {
 }
 
 std::string why_no_superblock(const std::string& name, const Error& why) {
-  if (why == Errc::not_found) return name + " is not formatted for volumes. Run: verbena device format " + name;
+  if (why == Errc::not_found) {
+    return name + " has no superblock: it was not made ready for volumes, or its begin was overwritten";
+  }
   if (why == Errc::corrupt_object) {
     return name +
-           ": both copies of the superblock are damaged. Nothing was changed. Without it the volumes cannot be found";
+           ": both copies of the superblock are damaged, or contradict each other. Nothing was changed. Without it the "
+           "volumes cannot be found";
   }
   return name + ": " + describe(why);
 }
@@ -55,10 +76,8 @@ std::string why_no_superblock(const std::string& name, const Error& why) {
 
 Result<Superblock> read_superblock(File& device) { return better_of(read_superblocks(device)); }
 
-void DeviceTable::note_defect(const std::string& what, uint64_t place, const Error& why) {
-  const bool unread = why == Errc::io_error;
-  defects_.push_back(
-      fmt::format("{}, at byte {}, {}", what, place, unread ? "cannot be read: " + describe(why) : "is damaged"));
+void DeviceTable::note_defect(const std::string& what, uint64_t place, std::string_view how) {
+  defects_.push_back(fmt::format("{}, at byte {}, {}", what, place, how));
 }
 
 Result<void> DeviceTable::load(std::string& trouble) {
@@ -81,13 +100,13 @@ Result<void> DeviceTable::load_superblock(std::string& trouble) {
     return std::unexpected(chosen.error());
   }
   superblock_ = *chosen;
-  for (const uint64_t copy : both_copies) {
-    if (!found[copy]) {
-      note_defect(fmt::format("copy {} of the superblock", copy), superblock_places[copy], found[copy].error());
-    }
-    bad_superblocks_[copy] = !found[copy] || found[copy]->sequence < superblock_.sequence;
-  }
   begin_overwritten_ = !found[0] && found[0].error() == Errc::not_found;
+  for (const uint64_t copy : both_copies) {
+    bad_superblocks_[copy] = !found[copy] || found[copy]->sequence < superblock_.sequence;
+    if (!bad_superblocks_[copy] || (copy == 0 && begin_overwritten_)) continue;
+    note_defect(fmt::format("copy {} of the superblock", copy), superblock_places[copy],
+                found[copy] ? std::string(is_older) : how_bad(found[copy].error()));
+  }
   return {};
 }
 
@@ -106,14 +125,24 @@ Result<void> DeviceTable::load_page(uint64_t number, std::string& trouble) {
         device_->name(), number, superblock_.page_place(number, 0), superblock_.page_place(number, 1));
     return fail(Errc::corrupt_object, "device: table of volumes");
   }
+  if (found[0] && found[1] && contradict(*found[0], *found[1])) {
+    trouble = fmt::format(
+        "{}: the copies of page {} of the table of volumes, at bytes {} and {}, have one number and differ, so which "
+        "of "
+        "them is right cannot be told. Nothing was changed",
+        device_->name(), number, superblock_.page_place(number, 0), superblock_.page_place(number, 1));
+    return fail(Errc::corrupt_object, "device: table of volumes");
+  }
   const uint64_t better = !found[1] || (found[0] && found[0]->sequence >= found[1]->sequence) ? 0 : 1;
   const uint64_t other = 1 - better;
-  if (!found[other]) {
+  if (!found[other] || found[other]->sequence < found[better]->sequence) {
     note_defect(fmt::format("copy {} of page {} of the table of volumes", other, number),
-                superblock_.page_place(number, other), found[other].error());
+                superblock_.page_place(number, other),
+                found[other] ? std::string(is_older) : how_bad(found[other].error()));
+    bad_pages_[number][other] = true;
   }
-  if (!found[other] || found[other]->sequence < found[better]->sequence) bad_pages_[number][other] = true;
-  changes_ = std::max(changes_, found[better]->sequence);
+  changes_ = std::max(changes_, found[better]->changes);
+  sequence_ = std::max(sequence_, found[better]->sequence);
   pages_.push_back(std::move(*found[better]));
   return {};
 }
@@ -171,7 +200,7 @@ Result<void> DeviceTable::set_owner(const DeviceId& owner, uint64_t generation) 
   Superblock next = superblock_;
   next.owner = owner;
   next.generation = generation;
-  ++next.sequence;
+  next.sequence = next_sequence(superblock_.sequence, bad_superblocks_);
   VB_TRY(put(encode(next), superblock_places, bad_superblocks_));
   superblock_ = next;
   return check_still_ours();
@@ -196,10 +225,12 @@ Result<void> DeviceTable::set_volume(uint64_t extent, uint64_t volume) {
   VB_TRY(check_still_ours());
   TablePage next = pages_[extent / entries_of_page];
   next.volumes[extent % entries_of_page] = volume;
-  next.sequence = changes_ + 1;
+  next.sequence = next_sequence(sequence_, bad_pages_[next.number]);
+  next.changes = changes_ + 1;
   const std::array<uint64_t, 2> places{superblock_.page_place(next.number, 0), superblock_.page_place(next.number, 1)};
   VB_TRY(put(encode(next, superblock_.id), places, bad_pages_[next.number]));
-  changes_ = next.sequence;
+  changes_ = next.changes;
+  sequence_ = next.sequence;
   pages_[next.number] = std::move(next);
   return {};
 }

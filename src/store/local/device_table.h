@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "store/local/shared_device.h"
@@ -27,7 +28,7 @@ class DeviceTable {
   uint64_t volume_of(uint64_t extent) const {
     return pages_[extent / entries_of_page].volumes[extent % entries_of_page];
   }
-  // Copies that are damaged or cannot be read, while the other one is whole; sentences.
+  // Copies that are damaged, older, or cannot be read, while the other one is whole; sentences.
   const std::vector<std::string>& defects() const { return defects_; }
   // There is no superblock at the device's begin, where others write first, but there is its copy.
   bool begin_overwritten() const { return begin_overwritten_; }
@@ -38,12 +39,13 @@ class DeviceTable {
   // The superblock is read again before and after it: another machine may have written its own.
   Result<void> set_owner(const DeviceId& owner, uint64_t generation);
   Result<void> set_volume(uint64_t extent, uint64_t volume);
+  // Reads the superblock again. If another machine has taken or formatted the device, it is given up.
+  Result<void> check_still_ours();
 
  private:
   Result<void> load_superblock(std::string& trouble);
   Result<void> load_page(uint64_t number, std::string& trouble);
-  void note_defect(const std::string& what, uint64_t place, const Error& why);
-  Result<void> check_still_ours();
+  void note_defect(const std::string& what, uint64_t place, std::string_view how);
   // A change: the good copies must take it, a bad one may.
   Result<void> put(const DeviceBlock& block, const std::array<uint64_t, 2>& places, std::array<bool, 2>& bad);
   bool put_again(const DeviceBlock& block, const std::string& what, uint64_t place);
@@ -51,7 +53,7 @@ class DeviceTable {
   const std::shared_ptr<SharedDevice> device_;
   Superblock superblock_;
   std::vector<TablePage> pages_;
-  uint64_t changes_ = 0;
+  uint64_t changes_ = 0, sequence_ = 0;  // the greatest of all pages
   std::vector<std::string> defects_;
   bool begin_overwritten_ = false;
   // Copies to be written again; at most one of two.

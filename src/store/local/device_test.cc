@@ -35,9 +35,8 @@ class Device : public ::testing::Test {
     EXPECT_TRUE(volumes->set_owner(owner, volumes->superblock().generation + 1));
     return volumes;
   }
-  // All before the extents.
-  std::string metadata() {
-    std::string bytes(device_data_at_min, '\0');
+  std::string all_bytes() {
+    std::string bytes(device_bytes, '\0');
     EXPECT_TRUE(read_fully(*file(), std::as_writable_bytes(std::span(bytes.data(), bytes.size())), 0));
     return bytes;
   }
@@ -97,7 +96,7 @@ TEST_F(Device, ASuperblockWhoseNumbersCannotBeIsRefused) {
 
 TEST_F(Device, APageWithNumbersThatCannotBeIsDamaged) {
   const DeviceId id = random_device_id();
-  TablePage page{0, 1, std::vector<uint64_t>(entries_of_page)};
+  TablePage page{.number = 0, .sequence = 1, .changes = 1, .volumes = std::vector<uint64_t>(entries_of_page)};
   page.volumes[7] = device_number_max - 1;
   EXPECT_TRUE(decode_page(encode(page, id), id, 0));
   page.volumes[7] = device_number_max;
@@ -105,11 +104,58 @@ TEST_F(Device, APageWithNumbersThatCannotBeIsDamaged) {
   page.volumes[7] = 0;
   page.sequence = UINT64_MAX;
   EXPECT_EQ(decode_page(encode(page, id), id, 0).error(), Errc::corrupt_object);
+  page.sequence = 1;
+  page.changes = UINT64_MAX;
+  EXPECT_EQ(decode_page(encode(page, id), id, 0).error(), Errc::corrupt_object);
 }
 
-TEST_F(Device, ThatIsNotFormattedIsRefusedWithTheCommand) {
-  ASSERT_FALSE(open());
-  EXPECT_NE(trouble.find("verbena device format"), std::string::npos) << trouble;
+// Whether it never was formatted, or lost its superblocks, cannot be told here: the command would empty it.
+TEST_F(Device, ThatIsNotFormattedIsRefusedWithoutACommand) {
+  EXPECT_EQ(open().error(), Errc::not_found);
+  EXPECT_NE(trouble.find("has no superblock"), std::string::npos) << trouble;
+  EXPECT_EQ(trouble.find("verbena device format"), std::string::npos) << trouble;
+}
+
+// --- What formatting would take away ---
+
+TEST_F(Device, OnlyABlankOneIsFormattedWithoutForce) {
+  EXPECT_EQ(what_occupies(*file()), "");
+  for (const uint64_t place :
+       {uint64_t{0}, 512 * KiB, device_data_at_min - 1, device_bytes - device_tail, device_bytes - 1}) {
+    SCOPED_TRACE(place);
+    ASSERT_TRUE(write_fully(*file(), as_bytes(std::string("x")), place));
+    EXPECT_EQ(what_occupies(*file()), "holds bytes of something that is not recognized");
+    ASSERT_TRUE(write_fully(*file(), as_bytes(std::string(1, '\0')), place));
+    EXPECT_EQ(what_occupies(*file()), "");
+  }
+  // Erased flash reads so.
+  ASSERT_TRUE(write_fully(*file(), as_bytes(std::string(1 * MiB, '\xff')), 2 * MiB));
+  EXPECT_EQ(what_occupies(*file()), "");
+  // The bytes of objects that were removed with an earlier format are not looked at.
+  ASSERT_TRUE(write_fully(*file(), as_bytes(std::string(4096, 'x')), 20 * MiB));
+  EXPECT_EQ(what_occupies(*file()), "");
+  fs.fail_reads_at("/dev/disk", device_bytes - 5);
+  EXPECT_NE(what_occupies(*file()).find("cannot be read"), std::string::npos);
+}
+
+TEST_F(Device, TheLastSectorsOfAnOddSizeAreNotForgotten) {
+  constexpr uint64_t odd = device_bytes + 3 * 512;
+  fs.make_device("/dev/odd", odd);
+  const auto odd_file = [&] { return std::move(*fs.open("/dev/odd", {.write = true})); };
+  EXPECT_EQ(what_occupies(*odd_file()), "");
+  ASSERT_TRUE(write_fully(*odd_file(), as_bytes(std::string("x")), odd - 1));
+  EXPECT_NE(what_occupies(*odd_file()), "");
+}
+
+TEST_F(Device, ATableWithoutItsSuperblocksIsNotFormattedWithoutForce) {
+  format();
+  EXPECT_EQ(what_occupies(*file()), "is formatted for volumes already");
+  must_take();
+  EXPECT_EQ(what_occupies(*file()), "has the volumes of a Verbena store");
+  ASSERT_TRUE(write_fully(*file(), as_bytes(std::string(2 * MiB, '\0')), 0));
+  EXPECT_NE(what_occupies(*file()).find("the table of a Verbena store"), std::string::npos) << what_occupies(*file());
+  ASSERT_TRUE(write_fully(*file(), as_bytes(std::string(1 * MiB, '\0')), 2 * MiB));
+  EXPECT_NE(what_occupies(*file()).find("the table of a Verbena store"), std::string::npos) << what_occupies(*file());
 }
 
 // A store that leaves 64 MiB free would take nothing there.
@@ -180,7 +226,7 @@ TEST_F(Device, ACopyThatCannotBeReadIsReplacedByTheOther) {
 }
 
 // A place that can neither be read nor written takes one copy away, and with it no volume: not now, and not at the next
-// start, also if it can be read again then.
+// start, also if it can be read again then. Here it is the older copy; below the one that is ahead.
 TEST_F(Device, AnyOnePlaceThatIsBadForGoodLeavesItUsable) {
   format();
   ASSERT_TRUE(make(*must_take(), 1));
@@ -205,6 +251,106 @@ TEST_F(Device, AnyOnePlaceThatIsBadForGoodLeavesItUsable) {
     EXPECT_TRUE(volumes->stat(volume_path_of(id)));
     // It is written again once that succeeds.
     fs.fail_writes_at("", 0);
+    ASSERT_TRUE(volumes->repair());
+    EXPECT_TRUE(must_open()->defects().empty());
+  }
+}
+
+// A change that was interrupted between the copies, whose first place is bad for the next start and good for the one
+// after: what it has there was never noted, and is older than what was made since.
+TEST_F(Device, ACopyThatWasAheadAndBadForAStartIsNotBelievedAfterwards) {
+  for (const Fault fault : {Fault::crash, Fault::io_error}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    format();
+    ASSERT_TRUE(make(*must_take(), 1));
+    const Superblock facts = must_open()->superblock();
+    {
+      auto volumes = must_take();
+      fs.fail_at(2, fault, "/dev");  // the first copy and its flush are done
+      EXPECT_FALSE(make(*volumes, 2));
+      ASSERT_TRUE(fs.fault_happened());
+    }
+    fs.crash(Loss::unsynced, 1);
+    const uint64_t place = facts.page_place(0, 0);
+    fs.fail_reads_at("/dev/disk", place);
+    fs.fail_writes_at("/dev/disk", place);
+    ASSERT_TRUE(make(*must_take(), 3));
+    fs.fail_reads_at("", 0);
+    fs.fail_writes_at("", 0);
+    auto volumes = must_open();
+    EXPECT_TRUE(volumes->stat(volume_path_of(1)));
+    EXPECT_FALSE(volumes->stat(volume_path_of(2)));
+    EXPECT_TRUE(volumes->stat(volume_path_of(3)));
+    EXPECT_EQ(volumes->changes(), 2u);
+    ASSERT_EQ(volumes->defects().size(), 1u);
+    EXPECT_NE(volumes->defects()[0].find("is older"), std::string::npos) << volumes->defects()[0];
+    ASSERT_TRUE(volumes->repair());
+    EXPECT_TRUE(must_open()->stat(volume_path_of(3)));
+    EXPECT_TRUE(must_open()->defects().empty());
+  }
+}
+
+TEST_F(Device, ASuperblockThatWasAheadAndBadForAStartIsNotBelievedAfterwards) {
+  format();
+  must_take();
+  const uint64_t before = must_open()->superblock().generation;
+  {
+    auto volumes = must_open();
+    ASSERT_TRUE(volumes->repair());
+    fs.fail_at(2, Fault::crash, "/dev");
+    EXPECT_FALSE(volumes->set_owner(owner, before + 1));
+  }
+  fs.crash(Loss::unsynced, 1);
+  fs.fail_reads_at("/dev/disk", superblock_places[0]);
+  fs.fail_writes_at("/dev/disk", superblock_places[0]);
+  {
+    auto volumes = must_open();
+    ASSERT_TRUE(volumes->repair());
+    ASSERT_TRUE(volumes->set_owner(owner, before + 2));
+    // While it is in use, too.
+    fs.fail_reads_at("", 0);
+    EXPECT_TRUE(make(*volumes, 1));
+    EXPECT_FALSE(volumes->failed());
+  }
+  EXPECT_EQ(must_open()->superblock().generation, before + 2);
+  fs.fail_writes_at("", 0);
+}
+
+// As no program leaves them.
+TEST_F(Device, CopiesOfOneNumberThatDifferAreRefused) {
+  format();
+  ASSERT_TRUE(make(*must_take(), 1));
+  const Superblock facts = must_open()->superblock();
+  std::vector<std::byte> block(device_block);
+  ASSERT_TRUE(read_fully(*file(), block, facts.page_place(0, 1)));
+  TablePage page = *decode_page(block, facts.id, 0);
+  page.volumes[7] = 12;
+  ASSERT_TRUE(write_fully(*file(), encode(page, facts.id), facts.page_place(0, 1)));
+  EXPECT_EQ(open().error(), Errc::corrupt_object);
+  EXPECT_NE(trouble.find("have one number and differ"), std::string::npos) << trouble;
+  ASSERT_TRUE(write_fully(*file(), block, facts.page_place(0, 1)));
+  must_open();
+  Superblock other = facts;
+  ++other.generation;
+  ASSERT_TRUE(write_fully(*file(), encode(other), superblock_places[1]));
+  EXPECT_EQ(open().error(), Errc::corrupt_object);
+  EXPECT_NE(trouble.find("contradict each other"), std::string::npos) << trouble;
+}
+
+// A place that takes no writes and reads back what it had: nothing protects the other copy, so it is told.
+TEST_F(Device, ACopyThatIsOlderIsADefect) {
+  format();
+  must_take();
+  const Superblock facts = must_open()->superblock();
+  for (const uint64_t place : {superblock_places[1], facts.page_place(0, 1)}) {
+    std::vector<std::byte> before(device_block);
+    ASSERT_TRUE(read_fully(*file(), before, place));
+    ASSERT_TRUE(make(*must_take(), place));
+    ASSERT_TRUE(write_fully(*file(), before, place));
+    const auto volumes = must_open();
+    ASSERT_EQ(volumes->defects().size(), 1u);
+    EXPECT_NE(volumes->defects()[0].find(std::to_string(place)), std::string::npos) << volumes->defects()[0];
+    EXPECT_NE(volumes->defects()[0].find("is older"), std::string::npos) << volumes->defects()[0];
     ASSERT_TRUE(volumes->repair());
     EXPECT_TRUE(must_open()->defects().empty());
   }
@@ -246,6 +392,7 @@ TEST_F(Device, BytesOfOthersAtItsBeginAreNoRot) {
   const std::string bytes(512, 'x');
   ASSERT_TRUE(write_fully(*file(), as_bytes(bytes), 0));
   EXPECT_TRUE(must_open()->begin_overwritten());
+  EXPECT_TRUE(must_open()->defects().empty()) << "no start writes it again by itself";
 }
 
 // --- Volumes ---
@@ -439,10 +586,10 @@ TEST_F(Device, ThatAnotherMachineTookOrFormattedIsNotChanged) {
       auto other = must_open();
       ASSERT_TRUE(other->set_owner(random_device_id(), 1));
     }
-    const std::string theirs = metadata();
+    const std::string theirs = all_bytes();
     EXPECT_FALSE(make(*volumes, 2));
     EXPECT_TRUE(volumes->failed());
-    EXPECT_TRUE(metadata() == theirs) << "it was written to";
+    EXPECT_TRUE(all_bytes() == theirs) << "it was written to";
     EXPECT_EQ(must_open()->volumes(), formats ? 0u : 1u);
   }
 }
@@ -453,10 +600,47 @@ TEST_F(Device, ThatAnotherMachineTookIsNotTakenBack) {
   auto volumes = must_take();
   auto other = must_open();
   ASSERT_TRUE(other->set_owner(random_device_id(), 1));
-  const std::string theirs = metadata();
+  const std::string theirs = all_bytes();
   EXPECT_FALSE(volumes->set_owner(owner, 2));
   EXPECT_TRUE(volumes->failed());
-  EXPECT_TRUE(metadata() == theirs);
+  EXPECT_TRUE(all_bytes() == theirs);
+}
+
+// A logical volume that is reduced, a LUN that is cut: the kernel answers as a full device does.
+TEST_F(Device, ThatBecomesSmallerWhileItIsUsedIsGivenUpAndOneThatIsFullIsNot) {
+  for (const bool smaller : {false, true}) {
+    SCOPED_TRACE(smaller);
+    fs.make_device("/dev/disk", device_bytes);
+    format();
+    auto volumes = must_take();
+    auto one = *volumes->open(volume_path_of(1), {.write = true, .create = true});
+    const std::string bytes = pattern(4096, 1);
+    ASSERT_TRUE(write_fully(*one, as_bytes(bytes), 0));
+    if (smaller) {
+      ASSERT_TRUE(file()->truncate(device_data_at_min));
+    }
+    std::string back(4096, '\0');
+    const auto read = read_fully(*one, std::as_writable_bytes(std::span(back.data(), back.size())), 8192);
+    EXPECT_EQ(read.has_value(), !smaller);
+    if (smaller) {
+      EXPECT_FALSE(is_missing(read.error())) << "it is not damage";
+    }
+    EXPECT_EQ(volumes->failed(), smaller);
+    volumes.reset();
+    one.reset();
+    fs.make_device("/dev/disk", device_bytes);
+    format();
+    volumes = must_take();
+    one = *volumes->open(volume_path_of(1), {.write = true, .create = true});
+    if (smaller) {
+      ASSERT_TRUE(file()->truncate(device_data_at_min));
+    }
+    fs.fail_at(0, Fault::no_space, "/dev");
+    const auto written = write_fully(*one, as_bytes(bytes), 0);
+    EXPECT_EQ(written.error(), smaller ? Errc::io_error : Errc::insufficient_storage);
+    EXPECT_EQ(volumes->failed(), smaller);
+    EXPECT_EQ(make(*volumes, 2).has_value(), !smaller);
+  }
 }
 
 TEST_F(Device, ThatVanishedIsGivenUpByTheNextChange) {
@@ -570,6 +754,25 @@ TEST_F(Discards, AreOfFreedExtentsInPiecesAndOfNoOthers) {
   EXPECT_FALSE(volumes->discard(extent_bytes));
   EXPECT_EQ(fs.used_bytes(), used);
   expect_the_other_whole();
+}
+
+// Another machine's objects may lie in extents that were free here.
+TEST_F(Discards, EndWhereAnotherMachineTookOrFormattedTheDevice) {
+  for (const bool formats : {false, true}) {
+    SCOPED_TRACE(formats);
+    fs.make_device("/dev/disk", device_bytes);
+    begin();
+    if (formats) {
+      format();
+    } else {
+      auto other = must_open();
+      ASSERT_TRUE(other->set_owner(random_device_id(), 1));
+    }
+    const std::string theirs = all_bytes();
+    EXPECT_FALSE(volumes->discard(extent_bytes));
+    EXPECT_TRUE(volumes->failed());
+    EXPECT_TRUE(all_bytes() == theirs);
+  }
 }
 
 TEST_F(Discards, GoOnAfterAnErrorElsewhere) {

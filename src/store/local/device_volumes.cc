@@ -63,8 +63,10 @@ class DeviceVolumes::DeviceFile final : public File {
         size_(layout.extent_size) {}
 
   Result<size_t> pread(MutableBytes into, uint64_t offset) override {
-    if (offset >= size_) return 0;
-    return device_->file().pread(into.first(std::min<uint64_t>(into.size(), size_ - offset)), begin_ + offset);
+    if (offset >= size_ || into.empty()) return 0;
+    auto done = device_->file().pread(into.first(std::min<uint64_t>(into.size(), size_ - offset)), begin_ + offset);
+    if (done && *done == 0) return std::unexpected(device_->note_end());
+    return done;
   }
   Result<size_t> pwrite(Bytes from, uint64_t offset) override {
     if (!is_inside(offset, from.size())) return fail(Errc::insufficient_storage, "device: past the end of a volume");
@@ -91,7 +93,8 @@ class DeviceVolumes::DeviceFile final : public File {
     return begin_ + offset;
   }
   int ring_read(MutableBytes into, uint64_t offset, int result) override {
-    return device_->file().ring_read(into, begin_ + offset, result);
+    const int n = device_->file().ring_read(into, begin_ + offset, result);
+    return n == 0 && !into.empty() ? -device_->note_end().sys : n;
   }
   int ring_write(Bytes from, uint64_t offset, int result) override {
     device_->note_written();
@@ -193,7 +196,14 @@ Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::find_or_make(uint64_
 }
 
 Result<std::shared_ptr<DeviceVolumes::Held>> DeviceVolumes::make_locked(uint64_t volume) {
-  VB_ASSIGN(const uint64_t extent, take_free_extent());
+  if (failed()) return fail(Errc::io_error, "device: given up after a failure");  // whether or not an extent is free
+  const auto taken = take_free_extent();
+  if (!taken) {
+    // A device that vanished is not told as full.
+    VB_TRY(table_.check_still_ours());
+    return std::unexpected(taken.error());
+  }
+  const uint64_t extent = *taken;
   std::shared_ptr<Held> held;
   {
     auto changed = change_locked(extent, volume, /*made=*/true);
@@ -271,6 +281,15 @@ bool DeviceVolumes::overwrites_in_place(const Path&, std::string* name) {
 bool DeviceVolumes::discard(uint64_t bytes) {
   if (!discards_ || device_->failed()) return false;
   uint64_t extent = 0, from = 0;
+  {
+    const std::lock_guard lock(extents_->mutex);
+    if (extents_->to_discard.empty()) return false;
+  }
+  {
+    // A discard is not part of a change of the table, which asks this, too.
+    const std::lock_guard changing(change_mutex_);
+    if (!table_.check_still_ours()) return false;
+  }
   {
     const std::lock_guard lock(extents_->mutex);
     if (extents_->to_discard.empty()) return false;

@@ -96,6 +96,11 @@ class DeviceVolumes final : public FileSystem {
   std::atomic<bool> discards_ = true;
 };
 
+// What formatting would take away: the end of a sentence that begins with the device's name, also if it cannot be told.
+// Empty: nothing. Other programs' signatures are asked for first, then every byte that format_device() overwrites must
+// be blank: programs that use a device without any signature leave nothing else to see.
+std::string what_occupies(File& device);
+
 // Makes an empty table and a superblock on the device, and overwrites what others would recognize it by. The rest of
 // its bytes stay until they are overwritten. An interrupted call leaves a device that is not formatted. unsupported: it
 // is smaller than `size_min`, or extents of this size do not fit.

@@ -52,10 +52,11 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unique_ptr<FileLock> lock;
   std::optional<DeviceBond> bond;  // of the store and its device
   std::unique_ptr<DeviceVolumes> device_volumes;
-  bool bond_adopted = false;  // VERSION names no device, and the superblock was believed (accept_data_loss)
-  bool had_version = false;   // the directory had a store already, and VERSION is whole
-  bool had_index = false;     // likewise
-  bool usage_lost = false;    // changes are missing in the index: its counts may differ from its rows
+  bool bond_adopted = false;   // VERSION names no device, and the superblock was believed (accept_data_loss)
+  bool bond_replaced = false;  // VERSION names a device that is lost, and an empty one takes its place (likewise)
+  bool had_version = false;    // the directory had a store already, and VERSION is whole
+  bool had_index = false;      // likewise
+  bool usage_lost = false;     // changes are missing in the index: its counts may differ from its rows
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
   std::unique_ptr<PmemLog> pmem;              // null: there is no persistent memory
@@ -89,10 +90,14 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   static constexpr std::string_view lost_with_the_older = "What only the newer of the two has";
   Result<void> open_device();
   Result<void> check_others(File& file) const;
+  Result<void> check_no_files() const;
+  std::unexpected<Error> refuse_without_superblock(const std::string& sentence) const;
   Result<void> check_bond();
+  Result<void> replace_device();
   Result<void> find_new_bond();
   Result<void> check_device_row(const std::vector<uint64_t>& ids, uint64_t starts);
   std::unexpected<Error> refuse_lost_bond(const DeviceBond& its) const;
+  Result<void> note_replaced_device();
   Result<void> repair_device();
   std::unexpected<Error> cannot_write(const Error& why) const;
   Result<void> take_device();

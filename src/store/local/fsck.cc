@@ -129,7 +129,7 @@ class Check {
     return fail(code, "fsck: the device of the volumes");
   }
 
-  // Where VERSION names one, or is lost: then the index confirms it (check_device).
+  // Where VERSION names one. If it is lost, or says that there is none, the index decides (check_device).
   Result<void> open_device() {
     const auto version = read_small_file(fs_, options_.directory / "VERSION", 1 * KiB);
     const auto known = version ? parse_version(*version) : Result<VersionFile>(VersionFile{});
@@ -138,9 +138,7 @@ class Check {
     if (known->cut) wrong("VERSION lacks its second line, which names the device.");
     const std::string name = options_.device.string();
     if (!bond_ && name.empty()) return {};
-    if (!bond_ && version && !known->cut) {
-      return cannot("VERSION says that this store's volumes are files, and not on " + name, Errc::invalid_argument);
-    }
+    names_none_ = !bond_ && version && !known->cut;
     if (name.empty()) {
       return cannot("this store's volumes are on a device (id " + to_text(bond_->device) + "): name it with --device",
                     Errc::invalid_argument);
@@ -150,6 +148,11 @@ class Check {
     if (!file) return cannot(trouble, file.error().code);
     const auto others = (*file)->foreign_contents();
     auto opened = DeviceVolumes::open(name, std::move(*file), trouble);
+    if (!opened && opened.error() == Errc::not_found && bond_) {
+      return cannot(name + " holds no volumes, and those of this store are on a device (id " + to_text(bond_->device) +
+                        "). Its superblock is missing",
+                    Errc::corrupt_object);
+    }
     if (!opened) return cannot(trouble, opened.error().code);
     device_ = std::move(*opened);
     const Superblock& facts = device_->superblock();
@@ -169,6 +172,10 @@ class Check {
     const auto row = index_->get(Family::meta, keys::device());
     if (!row && !(row.error() == Errc::not_found)) return std::unexpected(row.error());
     if (!row) {
+      if (names_none_) {
+        return cannot("VERSION and the index say that this store's volumes are files, and not on " + device_->name(),
+                      Errc::invalid_argument);
+      }
       if (device_ && device_->superblock().generation != 0) wrong("The index does not know the device.");
       return {};
     }
@@ -185,6 +192,7 @@ class Check {
       return cannot(device_->name() + " is another device than this index's (id " + to_text(known->bond.device) + ")",
                     Errc::invalid_argument);
     }
+    if (names_none_) wrong("VERSION names no device.");
     const std::string apart = why_apart(*known, facts, device_->changes(), "the index", device_->name());
     if (!apart.empty()) wrong("Index and device are not of one time: " + apart + ".");
     return {};
@@ -219,6 +227,8 @@ class Check {
     if (empty) {
       if (has_volumes) {
         wrong(fmt::format("There is no index, but {} volumes that only an index can read.", volumes->size()));
+      } else if (device_ && device_->superblock().generation != 0) {
+        wrong("There is no index, but " + device_->name() + ", which this store has used.");
       }
       return false;
     }
@@ -438,6 +448,7 @@ class Check {
   FileSystem& fs_;
   Data data_;
   std::optional<DeviceBond> bond_;         // as VERSION has it
+  bool names_none_ = false;                // VERSION is whole, and names no device, and --device does
   std::unique_ptr<DeviceVolumes> device_;  // null: volumes are files
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<Index> index_;

@@ -269,6 +269,7 @@ Result<void> Garbage::punch(uint64_t id, uint64_t offset, uint64_t length) {
 
 // The volume may have been closed since it was punched: any descriptor of the file syncs its holes.
 Result<void> Garbage::sync_holes(uint64_t id) {
+  if (!volumes_.has_holes()) return {};
   auto volume = volumes_.open(id);
   if (volume) return (*volume)->sync_holes();
   if (volume.error() == Errc::not_found) return {};

@@ -55,7 +55,6 @@ Result<void> Engine::start() {
   IndexView all(*index, Tier::disk, Visible::newest);
   VB_TRY(load_buckets(all));
   VB_TRY(load_usage());
-  VB_TRY(check_volumes());
   VB_TRY(recover_volumes());
   VB_TRY(load_kept_space());
   VB_TRY(queue_dead_blobs());
@@ -166,6 +165,10 @@ Result<LogMode> Engine::check_index(std::vector<std::string>& behind_damage) {
                   " volumes that only an index can read. Nothing was changed. Is a disk not mounted? Otherwise restore "
                   "the index, or move the volumes away to begin anew.");
   }
+  if (files.fresh && device_volumes && device_volumes->superblock().generation != 0) {
+    return refuse(directory.string() + " holds no index, but this store has used " + volumes->place() +
+                  ". Nothing was changed. Is a disk not mounted? Otherwise restore the index from a copy.");
+  }
   if (!files.fresh && files.damage.empty() && !had_version && !options.accept_data_loss) {
     return refuse((options.directory / "VERSION").string() +
                   " is missing beside an index, or lacks its second line. Nothing was changed. Restore it, or go on "
@@ -219,10 +222,13 @@ Result<void> Engine::open_index() {
   // RocksDB drops the rest of a block after damage in it: the readable batches are written again.
   VB_TRY(index->replay(behind_damage));
   VB_TRY(read_epoch());
-  if (had_index) VB_TRY(write_version());
   usage_lost = log == LogMode::around_damage;
   if (usage_lost) VB_TRY(resolve_overlaps());
   if (usage_lost) epoch += starts_forgotten_max;
+  // Last of what may refuse: a device that was not read well this time, or another directory, may still be right.
+  VB_TRY(check_volumes());
+  VB_TRY(note_replaced_device());
+  if (had_index) VB_TRY(write_version());
   VB_TRY(repair_device());
   Batch batch(*index);
   batch.put(Family::meta, keys::epoch(), std::to_string(epoch));

@@ -1,12 +1,16 @@
 #include "store/local/shared_device.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/log.h"
 #include "store/local/aligned_bytes.h"
 #include "store/local/disk_times.h"
 
 namespace verbena::store::local {
+
+SharedDevice::SharedDevice(std::string name, std::unique_ptr<File> file)
+    : name_(std::move(name)), file_(std::move(file)), size_(file_->stat().value_or(FileStat{}).size) {}
 
 SharedDevice::~SharedDevice() {
   if (failed()) DiskTrouble::get().device_failed.set(0);
@@ -25,7 +29,20 @@ Result<size_t> SharedDevice::write(Bytes from, uint64_t place) {
   if (failed()) return given_up();
   auto done = file_->pwrite(from, place);
   note_written();
+  if (!done && done.error() == Errc::insufficient_storage && became_smaller()) return given_up();
   return done;
+}
+
+Error SharedDevice::note_end() {
+  (void)became_smaller();
+  return Error{Errc::io_error, EIO, "device: ends early"};
+}
+
+bool SharedDevice::became_smaller() {
+  const auto now = file_->stat();
+  if (!now || now->size >= size_) return false;
+  give_up("has become smaller: it has " + format_size(now->size) + ", and had " + format_size(size_));
+  return true;
 }
 
 Result<void> SharedDevice::flush() {

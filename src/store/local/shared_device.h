@@ -14,7 +14,7 @@ namespace verbena::store::local {
 
 class SharedDevice {
  public:
-  SharedDevice(std::string name, std::unique_ptr<File> file) : name_(std::move(name)), file_(std::move(file)) {}
+  SharedDevice(std::string name, std::unique_ptr<File> file);
   ~SharedDevice();
   SharedDevice(const SharedDevice&) = delete;
   SharedDevice& operator=(const SharedDevice&) = delete;
@@ -25,7 +25,11 @@ class SharedDevice {
   // Nothing is written from now on. `what` ends a sentence that begins with the device's name.
   void give_up(std::string_view what);
 
+  // insufficient_storage: a thin device has no room for its blocks. One that has become smaller is given up.
   Result<size_t> write(Bytes from, uint64_t place);
+  // A read of a volume's bytes found the device's end. Does not wait for the disk. The error to answer: what is there
+  // is not known, so it is not damage.
+  Error note_end();
   // Bytes of a volume were written, by write() or the ring.
   void note_written() {
     volume_writes_.fetch_add(1, std::memory_order_acq_rel);
@@ -44,10 +48,12 @@ class SharedDevice {
   Result<void> put_copy(const DeviceBlock& block, uint64_t place);
 
  private:
+  bool became_smaller();
   std::unexpected<Error> given_up() const { return fail(Errc::io_error, "device: given up after a failure"); }
 
   const std::string name_;
   const std::unique_ptr<File> file_;
+  const uint64_t size_;  // when it was opened; 0: it was not told
   std::mutex flush_mutex_;
   std::atomic<uint64_t> written_{1};  // an earlier process may have left unflushed writes
   std::atomic<uint64_t> volume_writes_{0};

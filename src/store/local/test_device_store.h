@@ -47,6 +47,12 @@ class StoreOnDevice : public ::testing::Test {
   }
   std::string version() { return read_small_file(fs, "/store/VERSION", 1 * KiB).value_or(""); }
   void write_version(std::string_view text) { ASSERT_TRUE(replace_file(fs, "/store/VERSION", text)); }
+  std::string all_of_the_device() {
+    std::string bytes(disk_bytes, '\0');
+    EXPECT_TRUE(
+        read_fully(**fs.open("/dev/disk", {}), std::as_writable_bytes(std::span(bytes.data(), bytes.size())), 0));
+    return bytes;
+  }
   // Another object of this size into the volumes that are there: the table does not change.
   void put_without_a_change(const std::string& key, uint64_t size, uint64_t seed) {
     const uint64_t changes = table_changes();

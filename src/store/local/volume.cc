@@ -173,7 +173,10 @@ std::shared_ptr<Volume> Volumes::cached(uint64_t id) { return open_.find(id); }
 Result<std::shared_ptr<Volume>> Volumes::open(uint64_t id) {
   if (auto volume = cached(id)) return volume;
   VB_ASSIGN(auto file, options_.fs->open(path(id), {.write = true, .direct = true}));
-  return open_.add(id, std::make_shared<Volume>(id, std::move(file)));
+  auto volume = open_.add(id, std::make_shared<Volume>(id, std::move(file)));
+  // If it was dropped in between, nothing else closes its file, and its extent stays in use.
+  if (options_.whole && !options_.fs->stat(path(id))) open_.remove(id);
+  return volume;
 }
 
 Result<void> Volumes::sync_written_behind() {
@@ -253,6 +256,8 @@ bool Volumes::drop(uint64_t id) {
     log::warn("store: volume {:016x}: {}", id, describe(done.error()));
     return false;
   }
+  // A thread that wanted its free space may have opened it before it was unlinked.
+  open_.remove(id);
   return true;
 }
 

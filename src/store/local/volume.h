@@ -83,6 +83,8 @@ class Volumes {
     bool whole = false;
     std::filesystem::path index_directory = {};  // whose file system needs room, too
     FileSystem* index_fs = nullptr;
+    // Whether the device has failed, and takes nothing any more.
+    std::function<bool()> failed = {};
     // Called about once a second; may discard so many bytes of extents that became free.
     std::function<void(uint64_t)> tend = {};
   };
@@ -99,6 +101,7 @@ class Volumes {
   std::optional<Run> try_reserve(VolumeKind kind, uint64_t bytes) { return try_reserve(kind, bytes, bytes); }
   Result<Run> reserve(VolumeKind kind, uint64_t bytes) { return reserve(kind, bytes, bytes); }
   uint64_t run_max() const { return options_.volume_size_max; }
+  bool has_holes() const { return !options_.whole; }  // whether punching does anything
   // Cuts `run` to `used` bytes. The rest returns to the volume if nothing was reserved after it; else it is returned as
   // a run of its own, to be freed.
   std::optional<Run> trim(Run& run, uint64_t used);
@@ -184,6 +187,7 @@ class Volumes {
   void leave(const Ended& ended, bool clean);
   Result<void> grow(VolumeKind kind, uint64_t bytes);
   Result<void> start(VolumeKind kind);
+  bool device_failed() const { return options_.failed && options_.failed(); }
   Result<bool> whole_has_space();
   Result<Run> reserve_whole(VolumeKind kind, uint64_t bytes, uint64_t least);
   Result<void> start_whole();

@@ -123,6 +123,7 @@ void Volumes::bar_locked(uint64_t id) {
 void Volumes::tell_kept_locked() const { kept_gauge().set(static_cast<int64_t>(free_.bytes())); }
 
 bool Volumes::may_go_locked(uint64_t id) const {
+  if (device_failed()) return false;  // its extent cannot be freed
   const auto is_it = [&](const auto& each) { return each.volume && each.volume->id() == id; };
   if (std::ranges::any_of(active_, is_it) || std::ranges::any_of(ended_, is_it)) return false;
   const uint64_t its = free_.bytes_of(id);

@@ -8,6 +8,7 @@ namespace verbena::store::local {
 Result<bool> Volumes::whole_has_space() {
   VB_ASSIGN(const uint64_t for_index, options_.index_fs->free_bytes(options_.index_directory));
   if (for_index <= options_.free_bytes_min) return false;
+  if (device_failed()) return true;  // for objects in the index; a write to the device is refused by itself
   if (unknown_.load(std::memory_order_relaxed) != 0) return true;  // reserve() finds out
   VB_ASSIGN(const uint64_t extents, options_.fs->free_bytes(options_.directory));
   return extents + kept_bytes() > options_.free_bytes_min;
