@@ -31,8 +31,7 @@ class BlockDeviceRig final : public local::TestStore {
     options.device = std::getenv("VERBENA_TEST_DEVICE");
     std::string trouble;
     const auto file = local::open_block_device(options.device, local::DeviceUse::own, trouble);
-    EXPECT_TRUE(file) << trouble;
-    if (file) EXPECT_TRUE(local::format_device(**file));
+    EXPECT_TRUE(file && local::format_device(**file)) << trouble;
   }
 };
 
