@@ -28,7 +28,8 @@ void AcknowledgedHeads::retire(OfBucket& bucket, Heads::iterator head, Freed& fr
     if (older.empty()) bucket.changed.push_back(head);
     older.push_back(std::exchange(newest, {}));
   } else {
-    freed.push_back(std::exchange(newest, {}).object);
+    AcknowledgedPtr object = std::exchange(newest, {}).object;
+    if (object.use_count() == 1) freed.push_back(std::move(object));
   }
 }
 
