@@ -448,7 +448,7 @@ void Bench::native_many(wire::Type type, size_t size, uint64_t items, Counts* co
 
 void Bench::native_match(uint64_t keys, Counts* counts) {
   constexpr size_t size = 4 * KiB, width = 16;
-  std::vector<std::byte> hashes(keys * width), body(12 * KiB);
+  std::vector<std::byte> hashes(keys * width), body(keys * width + 1 * KiB);
   for (uint64_t i = 0; i < keys; ++i) {
     std::memcpy(hashes.data() + i * width, &i, sizeof i);
     put_object(size, "bench", "/" + to_hex(Bytes(hashes).subspan(i * width, width)));

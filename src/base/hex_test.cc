@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <string>
+
+#include "base/hex_run.h"
 
 namespace verbena {
 namespace {
@@ -75,6 +78,20 @@ TEST(Hex, BytesAreReadBackAsTheyWereWritten) {
     ASSERT_TRUE(read_hex({text.data(), 2 * size}, std::span(again).first(size)));
     EXPECT_TRUE(std::ranges::equal(std::span(again).first(size), Bytes(bytes).last(size)));
     EXPECT_EQ(text[2 * size], '-');
+  }
+}
+
+TEST(Hex, ARunIsWrittenAsEachOfItsParts) {
+  std::array<std::byte, 7 * 48> bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(37 * i);
+  for (const size_t size : {1, 15, 16, 20, 32, 48}) {
+    const size_t stride = 2 * size + 5;
+    for (size_t count = 0; count <= 7; ++count) {
+      std::string text(7 * stride, '-'), wanted = text;
+      for (size_t i = 0; i < count; ++i) write_hex(Bytes(bytes).subspan(i * size, size), wanted.data() + i * stride);
+      write_hex_run(Bytes(bytes).first(count * size), size, text.data(), stride);
+      EXPECT_EQ(text, wanted) << size << " x " << count;
+    }
   }
 }
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/processor.h"
+
 namespace verbena {
 namespace {
 
@@ -212,8 +214,8 @@ class Md5Lanes {
 
 Md5::Lanes Md5::lanes_here() {
 #if defined(__x86_64__)
-  static const bool has_avx2 = __builtin_cpu_supports("avx2"), has_avx512 = __builtin_cpu_supports("avx512vl");
-  if (has_avx2) return has_avx512 ? Lanes::eight_of_avx512 : Lanes::eight;
+  static const bool has_avx512 = __builtin_cpu_supports("avx512vl");
+  if (has_avx2()) return has_avx512 ? Lanes::eight_of_avx512 : Lanes::eight;
 #endif
   return Lanes::four;
 }

@@ -1,6 +1,7 @@
 // A table of values by 64-bit hashes that clients cannot choose (SipHash with a secret): open addressing, linear
-// probing. Unlike std::unordered_map it can prefetch the place of a look-up, so that a batch of look-ups does not wait
-// for memory once for each. Not thread-safe, except fetch_ahead().
+// probing, at most half full, so that a look-up seldom meets another's place. Unlike std::unordered_map it can prefetch
+// the place of a look-up, so that a batch of look-ups does not wait for memory once for each. Not thread-safe, except
+// fetch_ahead().
 #pragma once
 
 #include <atomic>
@@ -11,31 +12,28 @@
 
 namespace verbena::cache {
 
-// `Value` is cheap to copy. The lowest `ignored_bits` of hashes may be equal in a whole table.
+// `Value` is cheap to copy, and Value{} is none. The lowest `ignored_bits` of hashes may be equal in a whole table.
 template <class Value, unsigned ignored_bits = 0>
 class HashIndex {
  public:
   size_t size() const { return size_; }
 
-  // Null, or valid until the next change.
-  const Value* find(uint64_t hash) const {
-    const Slot& slot = slots_[probe(hash)];
-    return slot.used ? &slot.value : nullptr;
-  }
+  // Value{}: there is none.
+  Value find(uint64_t hash) const { return slots_[probe(hash)].value; }
 
   void assign(uint64_t hash, Value value) {
-    if ((size_ + 1) * 8 > capacity() * 7) grow();
+    if ((size_ + 1) * 2 > capacity()) grow();
     Slot& slot = slots_[probe(hash)];
-    size_ += slot.used ? 0 : 1;
-    slot = {hash, std::move(value), true};
+    size_ += slot.used() ? 0 : 1;
+    slot = {hash, std::move(value)};
   }
 
   void erase(uint64_t hash) {
     size_t at = probe(hash);
-    if (!slots_[at].used) return;
+    if (!slots_[at].used()) return;
     --size_;
     // Entries behind the gap that probing would no longer find move up.
-    for (size_t other = next(at); slots_[other].used; other = next(other)) {
+    for (size_t other = next(at); slots_[other].used(); other = next(other)) {
       const size_t home = place(slots_[other].hash);
       if (((other - home) & mask_) < ((other - at) & mask_)) continue;
       slots_[at] = std::move(slots_[other]);
@@ -56,7 +54,7 @@ class HashIndex {
   struct Slot {
     uint64_t hash = 0;
     Value value{};
-    bool used = false;
+    bool used() const { return value != Value{}; }
   };
 
   size_t capacity() const { return mask_ + 1; }
@@ -65,7 +63,7 @@ class HashIndex {
   // The slot of `hash`, or a free one for it.
   size_t probe(uint64_t hash) const {
     size_t at = place(hash);
-    while (slots_[at].used && slots_[at].hash != hash) at = next(at);
+    while (slots_[at].used() && slots_[at].hash != hash) at = next(at);
     return at;
   }
 
@@ -76,7 +74,7 @@ class HashIndex {
     shown_slots_.store(slots_.get(), std::memory_order_relaxed);
     shown_mask_.store(mask_, std::memory_order_relaxed);
     for (size_t i = 0; i < before; ++i) {
-      if (old[i].used) slots_[probe(old[i].hash)] = std::move(old[i]);
+      if (old[i].used()) slots_[probe(old[i].hash)] = std::move(old[i]);
     }
   }
 

@@ -10,15 +10,14 @@ namespace {
 
 TEST(HashIndex, FindsWhatWasAssignedUntilItIsErased) {
   HashIndex<int> index;
-  EXPECT_EQ(index.find(7), nullptr);
+  EXPECT_EQ(index.find(7), 0);
   index.assign(7, 1);
   index.assign(7, 2);
-  ASSERT_NE(index.find(7), nullptr);
-  EXPECT_EQ(*index.find(7), 2);
+  EXPECT_EQ(index.find(7), 2);
   EXPECT_EQ(index.size(), 1U);
   index.erase(8);
   index.erase(7);
-  EXPECT_EQ(index.find(7), nullptr);
+  EXPECT_EQ(index.find(7), 0);
   EXPECT_EQ(index.size(), 0U);
 }
 
@@ -28,7 +27,7 @@ TEST(HashIndex, DoesAsAMapDoes) {
   for (const uint64_t range : {12, 40, 3000}) {
     HashIndex<uint64_t, 4> index;
     std::unordered_map<uint64_t, uint64_t> map;
-    for (int step = 0; step < 30'000; ++step) {
+    for (int step = 1; step <= 30'000; ++step) {
       // Hashes with equal slots, at the end of the table or anywhere.
       const uint64_t hash = (random() % range) * (step % 3 == 0 ? 16 : 16 * 15) + 3;
       if (random() % 2 == 0) {
@@ -42,14 +41,9 @@ TEST(HashIndex, DoesAsAMapDoes) {
       ASSERT_EQ(index.size(), map.size());
       const uint64_t other = (random() % range) * 16 + 3;
       const auto wanted = map.find(other);
-      const uint64_t* const found = index.find(other);
-      ASSERT_EQ(found != nullptr, wanted != map.end());
-      if (found != nullptr) ASSERT_EQ(*found, wanted->second);
+      ASSERT_EQ(index.find(other), wanted == map.end() ? 0 : wanted->second);
     }
-    for (const auto& [hash, value] : map) {
-      ASSERT_NE(index.find(hash), nullptr);
-      ASSERT_EQ(*index.find(hash), value);
-    }
+    for (const auto& [hash, value] : map) ASSERT_EQ(index.find(hash), value);
   }
 }
 

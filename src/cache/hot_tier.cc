@@ -63,12 +63,8 @@ EntryPtr HotTier::find(Key key) { return find(key, hash(key)); }
 EntryPtr HotTier::find(Key key, uint64_t h) {
   Shard& s = shard(h);
   const std::lock_guard lock(s.mutex);
-  const auto* const found = s.index.find(h);
-  if (found == nullptr) return nullptr;
-  Node& node = **found;
-  if (node.name != key.name || node.bucket != key.bucket || !is_current(node.generation)) return nullptr;
-  if (node.uses < uses_max) ++node.uses;
-  return node.entry;
+  Node* const node = s.index.find(h);
+  return node != nullptr && use(*node, key) ? node->entry : nullptr;
 }
 
 void HotTier::find_many(std::span<Lookup> lookups) {
@@ -86,11 +82,8 @@ void HotTier::find_many(std::span<Lookup> lookups) {
   for (const Lookup& one : lookups) {
     Shard& s = shard(one.hash);
     const std::lock_guard lock(s.mutex);
-    const auto* const found = s.index.find(one.hash);
-    if (found == nullptr) continue;
-    const auto* const node = reinterpret_cast<const char*>(&**found);
-    __builtin_prefetch(node);
-    __builtin_prefetch(node + 64);
+    const Node* const node = s.index.find(one.hash);
+    if (node != nullptr) node->fetch_ahead(Node::lines_of(one.key));
   }
   for (Lookup& one : lookups) one.found = find(one.key, one.hash);
 }
@@ -183,7 +176,7 @@ void HotTier::begin_change(Key key, FillToken& token) {
   Slot& state = slot(s, token.hash);
   ++state.changing;
   token.epoch = ++state.epoch;
-  if (const auto* found = s.index.find(token.hash)) remove(s, *found, victims);
+  if (Node* const found = s.index.find(token.hash)) remove(s, *found, victims);
 }
 
 void HotTier::end_change(const FillToken& token, Key key, EntryPtr entry) {
@@ -206,29 +199,27 @@ void HotTier::end_change(const FillToken& token, Key key, EntryPtr entry) {
 void HotTier::place(Shard& s, const FillToken& token, Key key, EntryPtr entry, Victims& victims) {
   const uint64_t h = token.hash;
   const size_t held_bytes = entry->held_bytes();
-  if (held_bytes > options_.capacity) return;
-  if (const auto* found = s.index.find(h)) remove(s, *found, victims);
-  const auto ghost = s.ghost_count.find(h);
-  const bool wanted = ghost != s.ghost_count.end();
-  Queue& queue = wanted ? s.main : s.small;
-  (wanted ? s.main_bytes : s.small_bytes) += held_bytes;
-  queue.push_front(
-      {h, std::string(key.bucket), std::string(key.name), std::move(entry), held_bytes, token.generation, 0, wanted});
-  s.index.assign(h, queue.begin());
+  if (held_bytes > options_.capacity || !Node::holds(key)) return;
+  if (Node* const found = s.index.find(h)) remove(s, *found, victims);
+  NodePtr node = Node::make(h, key, std::move(entry), token.generation);
+  node->main = s.ghost_count.contains(h);
+  (node->main ? s.main_bytes : s.small_bytes) += held_bytes;
+  s.index.assign(h, node.get());
+  (node->main ? s.main : s.small).add(std::move(node));
   bytes_.fetch_add(held_bytes, std::memory_order_relaxed);
   meters().inserts.add();
   meters().bytes.add(static_cast<int64_t>(held_bytes));
   meters().entries.add(1);
 }
 
-void HotTier::remove(Shard& s, Queue::iterator node, Victims& victims) {
-  (node->main ? s.main_bytes : s.small_bytes) -= node->held_bytes;
-  bytes_.fetch_sub(node->held_bytes, std::memory_order_relaxed);
-  meters().bytes.add(-static_cast<int64_t>(node->held_bytes));
+void HotTier::remove(Shard& s, Node& node, Victims& victims) {
+  const NodePtr taken = (node.main ? s.main : s.small).take(node);
+  (node.main ? s.main_bytes : s.small_bytes) -= node.held_bytes;
+  bytes_.fetch_sub(node.held_bytes, std::memory_order_relaxed);
+  meters().bytes.add(-static_cast<int64_t>(node.held_bytes));
   meters().entries.add(-1);
-  victims.push_back(std::move(node->entry));
-  s.index.erase(node->hash);
-  (node->main ? s.main : s.small).erase(node);
+  s.index.erase(node.hash);
+  victims.push_back(std::move(node.entry));
 }
 
 void HotTier::remember(Shard& s, uint64_t h) {
@@ -248,28 +239,28 @@ bool HotTier::evict_one(Shard& s, Victims& victims) {
     const bool from_small =
         !s.small.empty() && (s.main.empty() || s.small_bytes * small_share >= s.small_bytes + s.main_bytes);
     if (from_small) {
-      auto node = std::prev(s.small.end());
-      const bool is_forgotten = !is_current(node->generation);
-      if (node->uses < uses_to_stay || is_forgotten) {
-        if (!is_forgotten) remember(s, node->hash);
+      Node& node = s.small.oldest();
+      const bool is_forgotten = !is_current(node.generation);
+      if (node.uses < uses_to_stay || is_forgotten) {
+        if (!is_forgotten) remember(s, node.hash);
         remove(s, node, victims);
         return true;
       }
-      s.small_bytes -= node->held_bytes;
-      s.main_bytes += node->held_bytes;
-      node->uses = 0;
-      node->main = true;
-      s.main.splice(s.main.begin(), s.small, node);
+      s.small_bytes -= node.held_bytes;
+      s.main_bytes += node.held_bytes;
+      node.uses = 0;
+      node.main = true;
+      s.main.add(s.small.take(node));
       continue;
     }
     if (s.main.empty()) return false;
-    auto node = std::prev(s.main.end());
-    if (node->uses == 0 || !is_current(node->generation)) {
+    Node& node = s.main.oldest();
+    if (node.uses == 0 || !is_current(node.generation)) {
       remove(s, node, victims);
       return true;
     }
-    --node->uses;
-    s.main.splice(s.main.begin(), s.main, node);
+    --node.uses;
+    s.main.add(s.main.take(node));
   }
 }
 
@@ -296,7 +287,7 @@ void HotTier::drop(Key key) {
   const uint64_t h = hash(key);
   Shard& s = shard(h);
   const std::lock_guard lock(s.mutex);
-  if (const auto* found = s.index.find(h)) remove(s, *found, victims);
+  if (Node* const found = s.index.find(h)) remove(s, *found, victims);
 }
 
 void HotTier::forget(std::string_view bucket) {

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -17,22 +16,12 @@
 
 #include "base/bytes.h"
 #include "base/quick_mutex.h"
+#include "cache/entry.h"
 #include "cache/hash_index.h"
 #include "cache/key_run.h"
+#include "cache/node.h"
 
 namespace verbena::cache {
-
-// A cached item: immutable, shared by the tier and all its readers.
-class Entry {
- public:
-  virtual ~Entry() = default;
-  virtual size_t held_bytes() const = 0;  // bytes of memory held; constant
-};
-using EntryPtr = std::shared_ptr<const Entry>;
-
-struct Key {
-  std::string_view bucket, name;
-};
 
 class HotTier : public std::enable_shared_from_this<HotTier> {
  public:
@@ -52,12 +41,16 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
     uint64_t hash = 0;
   };
   void find_many(std::span<Lookup> lookups);
-  // find() for a run of names, whose entries are shown to a visitor and not held: while a shard is locked, so it does
-  // no more than read.
+  // find() for a run of names, whose entries are shown to a visitor and not held: while their shard is locked, so it
+  // does no more than read.
+  struct Shown {
+    size_t index;  // of the name in the run
+    const Node* node;
+  };
   class Visitor {
    public:
-    virtual void fetch_ahead(const Entry& entry) = 0;  // prefetches what visit() reads of it
-    virtual void visit(size_t index, const Entry& entry) = 0;
+    // Some of them, in any order. Reading the label costs no wait for memory; reading the entry does.
+    virtual void visit(std::span<const Shown> shown) = 0;
 
    protected:
     ~Visitor() = default;
@@ -67,11 +60,8 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   // Called once for each object that had to be read from the engine: a door may look it up several times before that.
   static void count_miss();
 
-  // A bucket's generation: forget() begins the next one.
-  struct Generation {
-    uint16_t slot = 0;
-    uint32_t number = 0;
-  };
+  // forget() begins a bucket's next generation.
+  using Generation = cache::Generation;
   // Made before an object is looked up in the engine; insert() accepts the object only if its key has not changed
   // since.
   struct FillToken {
@@ -149,16 +139,6 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   static constexpr size_t generation_slots = 16384;
   static constexpr uint8_t uses_max = 3;
 
-  struct Node {
-    uint64_t hash = 0;
-    std::string bucket, name;
-    EntryPtr entry;
-    size_t held_bytes = 0;
-    Generation generation;
-    uint8_t uses = 0;  // since it was added, or since the main queue last passed it; at most uses_max
-    bool main = false;
-  };
-  using Queue = std::list<Node>;
   // Changes of all keys that share a slot are counted together, at the cost of a fill refused now and then.
   struct Slot {
     uint32_t epoch = 0;
@@ -166,8 +146,8 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   };
   struct Shard {
     mutable QuickMutex mutex;
-    HashIndex<Queue::iterator, shard_bits> index;
-    Queue small, main;  // newest first
+    HashIndex<Node*, shard_bits> index;
+    NodeQueue small, main;
     size_t small_bytes = 0, main_bytes = 0;
     // Hashes recently evicted from the small queue: an object that comes back goes into the main queue.
     std::deque<uint64_t> ghosts;
@@ -187,15 +167,20 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   bool is_current(Generation generation) const {
     return generations_[generation.slot].load(std::memory_order_acquire) == generation.number;
   }
+  // Whether a look-up of the key finds this node, which counts as use.
+  bool use(Node& node, Key key) const {
+    if (!node.is(key) || !is_current(node.generation)) return false;
+    if (node.uses < uses_max) ++node.uses;
+    return true;
+  }
+  class Glance;
   EntryPtr find(Key key, uint64_t hash);
-  void glance_at(Shard& shard, const KeyRun& keys, std::span<const uint64_t> hashes, std::span<const uint8_t> places,
-                 Visitor& visitor);
   Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }
   static Slot& slot(Shard& shard, uint64_t hash) { return shard.slots[hash / shard_count % slot_count]; }
   void begin_change(Key key, FillToken& token);
   void end_change(const FillToken& token, Key key, EntryPtr entry);
   void place(Shard& shard, const FillToken& token, Key key, EntryPtr entry, Victims& victims);
-  void remove(Shard& shard, Queue::iterator node, Victims& victims);
+  void remove(Shard& shard, Node& node, Victims& victims);
   void remember(Shard& shard, uint64_t hash);
   bool evict_one(Shard& shard, Victims& victims);
   size_t evict_until(size_t bytes_max);

@@ -1,7 +1,9 @@
-// Look-ups of many names that hold nothing: each shard is locked once for all of its names, and what their look-ups
-// touch is fetched ahead in steps, so that the processor waits for memory once for a group.
+// Look-ups of many names that hold nothing. Each shard is locked once for all of its names. What their look-ups read is
+// fetched ahead in steps: the places in the table of all names at once, and the nodes of one shard while those of the
+// shard before are compared. So the processor waits for memory seldom, and never for one name alone.
 #include <algorithm>
 #include <array>
+#include <mutex>
 
 #include "base/siphash_run.h"
 #include "cache/hot_tier.h"
@@ -15,49 +17,72 @@ void HotTier::hash_run(const KeyRun& keys, uint64_t salt, std::span<uint64_t> ha
   siphash13_run(key, as_bytes(names), keys.size, keys.shared, hashes.first(keys.count));
 }
 
-void HotTier::glance(const KeyRun& keys, Visitor& visitor) {
-  std::array<uint64_t, KeyRun::count_max> hashes;
-  hash_run(keys, salt(keys.bucket), hashes);
-  std::array<uint8_t, shard_count + 1> begins{};  // of each shard's names in `order`
-  for (size_t i = 0; i < keys.count; ++i) {
-    shard(hashes[i]).index.fetch_ahead(hashes[i]);
-    ++begins[hashes[i] % shard_count + 1];
+class HotTier::Glance {
+ public:
+  Glance(HotTier& tier, const KeyRun& keys, Visitor& visitor) : tier_(tier), keys_(keys), visitor_(visitor) {
+    tier_.hash_run(keys_, tier_.salt(keys_.bucket), hashes_);
   }
-  for (size_t i = 0; i < shard_count; ++i) begins[i + 1] = static_cast<uint8_t>(begins[i + 1] + begins[i]);
-  std::array<uint8_t, KeyRun::count_max> order;
-  std::array<uint8_t, shard_count> next;
-  std::copy_n(begins.begin(), shard_count, next.begin());
-  for (size_t i = 0; i < keys.count; ++i) order[next[hashes[i] % shard_count]++] = static_cast<uint8_t>(i);
-  for (size_t i = 0; i < shard_count; ++i) {
-    const auto its = std::span(order).subspan(begins[i], static_cast<size_t>(begins[i + 1] - begins[i]));
-    if (!its.empty()) glance_at(shards_[i], keys, hashes, its, visitor);
-  }
-}
 
-void HotTier::glance_at(Shard& s, const KeyRun& keys, std::span<const uint64_t> hashes, std::span<const uint8_t> places,
-                        Visitor& visitor) {
-  std::array<Node*, KeyRun::count_max> nodes;
-  const std::lock_guard lock(s.mutex);
-  for (size_t i = 0; i < places.size(); ++i) {
-    const auto* const found = s.index.find(hashes[places[i]]);
-    nodes[i] = found == nullptr ? nullptr : &**found;
-    if (nodes[i] == nullptr) continue;
-    __builtin_prefetch(nodes[i]);
-    __builtin_prefetch(reinterpret_cast<const char*>(nodes[i]) + 64);
+  // Two shards are locked at a time, in their order.
+  void run() {
+    sort();
+    std::unique_lock<QuickMutex> held;  // of the shard whose nodes were fetched last
+    size_t fetched = 0;
+    for (size_t i = 0; i < shard_count; ++i) {
+      if (begins_[i] == begins_[i + 1]) continue;
+      std::unique_lock lock(tier_.shards_[i].mutex);
+      fetch_ahead(i);
+      if (held) show(fetched);
+      held = std::move(lock);
+      fetched = i;
+    }
+    if (held) show(fetched);
   }
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (nodes[i] == nullptr) continue;
-    __builtin_prefetch(nodes[i]->name.data());
-    __builtin_prefetch(nodes[i]->name.data() + 64);
-    visitor.fetch_ahead(*nodes[i]->entry);
+
+ private:
+  // By shard; the order within one is kept.
+  void sort() {
+    for (size_t i = 0; i < keys_.count; ++i) {
+      tier_.shard(hashes_[i]).index.fetch_ahead(hashes_[i]);
+      ++begins_[hashes_[i] % shard_count + 1];
+    }
+    for (size_t i = 0; i < shard_count; ++i) begins_[i + 1] = static_cast<uint8_t>(begins_[i + 1] + begins_[i]);
+    std::array<uint8_t, shard_count> next;
+    std::copy_n(begins_.begin(), shard_count, next.begin());
+    for (size_t i = 0; i < keys_.count; ++i) order_[next[hashes_[i] % shard_count]++] = static_cast<uint8_t>(i);
   }
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (nodes[i] == nullptr) continue;
-    Node& node = *nodes[i];
-    if (node.name != keys.at(places[i]) || node.bucket != keys.bucket || !is_current(node.generation)) continue;
-    if (node.uses < uses_max) ++node.uses;
-    visitor.visit(places[i], *node.entry);
+
+  void fetch_ahead(size_t shard) {
+    const auto& index = tier_.shards_[shard].index;
+    for (size_t at = begins_[shard], end = begins_[shard + 1]; at < end; ++at) {
+      Node* const node = index.find(hashes_[order_[at]]);
+      if (node != nullptr) node->fetch_names_ahead(lines_);
+      nodes_[at] = node;
+    }
   }
-}
+
+  void show(size_t shard) {
+    std::array<Shown, KeyRun::count_max> shown;
+    size_t count = 0;
+    for (size_t at = begins_[shard], end = begins_[shard + 1]; at < end; ++at) {
+      const size_t i = order_[at];
+      Node* const node = nodes_[at];
+      if (node == nullptr || !tier_.use(*node, {keys_.bucket, keys_.at(i)})) continue;
+      shown[count++] = {i, node};
+    }
+    if (count != 0) visitor_.visit(std::span(shown).first(count));
+  }
+
+  HotTier& tier_;
+  const KeyRun& keys_;
+  Visitor& visitor_;
+  const size_t lines_ = Node::lines_of({keys_.bucket, {keys_.names, keys_.size}});  // of each node
+  std::array<uint64_t, KeyRun::count_max> hashes_;
+  std::array<uint8_t, KeyRun::count_max> order_;   // names by shard
+  std::array<Node*, KeyRun::count_max> nodes_;     // in that order
+  std::array<uint8_t, shard_count + 1> begins_{};  // of each shard in `order_`
+};
+
+void HotTier::glance(const KeyRun& keys, Visitor& visitor) { Glance(*this, keys, visitor).run(); }
 
 }  // namespace verbena::cache

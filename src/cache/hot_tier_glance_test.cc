@@ -15,15 +15,22 @@ class Numbered final : public Entry {
  public:
   explicit Numbered(int number) : number(number) {}
   size_t held_bytes() const override { return 10; }
+  Label label() const override { return {static_cast<uint64_t>(number), 7}; }
   const int number;
 };
 
 class Numbers final : public HotTier::Visitor {
  public:
-  void fetch_ahead(const Entry&) override { ++fetched; }
-  void visit(size_t index, const Entry& entry) override { seen[index] = static_cast<const Numbered&>(entry).number; }
+  void visit(std::span<const HotTier::Shown> shown) override {
+    EXPECT_FALSE(shown.empty());
+    for (const HotTier::Shown& one : shown) {
+      const int number = static_cast<const Numbered&>(*one.node->entry).number;
+      EXPECT_EQ(one.node->label.first, static_cast<uint64_t>(number));
+      EXPECT_EQ(one.node->label.second, 7u);
+      EXPECT_TRUE(seen.emplace(one.index, number).second) << "shown twice";
+    }
+  }
   std::map<size_t, int> seen;
-  int fetched = 0;
 };
 
 // Names of one length, which share a prefix.
@@ -91,6 +98,23 @@ TEST(HotTierGlance, CountsAsUse) {
   for (int i = 0; i < 3'000; ++i) put_number(*tier, "b", "scan" + std::to_string(i), i);
   tier->glance(run, after);
   EXPECT_EQ(after.seen.size(), 50u);
+}
+
+// A glance locks two shards at a time, and another one begins with other names.
+TEST(HotTierGlance, SeveralAtOnceDoNotWaitForEachOtherForEver) {
+  auto tier = HotTier::create({.capacity = 1 * MiB});
+  const Names all("key", 20, 0, 120), few("key", 20, 57, 6);
+  for (size_t i = 0; i < 120; ++i) put_number(*tier, "b", all.run().at(i), static_cast<int>(i));
+  const auto ask = [&](const Names& names) {
+    for (int i = 0; i < 3'000; ++i) {
+      Numbers numbers;
+      tier->glance(names.run(), numbers);
+      ASSERT_EQ(numbers.seen.size(), names.run().count);
+    }
+  };
+  std::thread other(ask, std::cref(few));
+  ask(all);
+  other.join();
 }
 
 TEST(HotTierGlance, AnAnswerIsNeverOlderThanTheQuestionWhileKeysChange) {

@@ -66,15 +66,19 @@ Task<Result<void>> Matching::run() {
 
 Task<Result<bool>> Matching::match_list(uint32_t count) {
   for (uint32_t left = count; left != 0;) {
+    if (is_turn_over()) co_await take_turn();
     if (is_late()) {
       out_.end_list(Errc::ok, true);
       co_return false;
     }
-    VB_CO_TRY(co_await keys_.fetch());
+    if (keys_.must_fetch()) VB_CO_TRY(co_await keys_.fetch());
     // Rates admit few keys at once.
-    const MatchKeys::Some keys = keys_.next(auth::rates_are_in_use() ? std::min<size_t>(left, together) : left);
+    const bool rated = auth::rates_are_in_use();
+    const MatchKeys::Some keys = keys_.next(rated ? std::min<size_t>(left, together) : left);
     left -= static_cast<uint32_t>(keys.size());
-    if (auto admitted = co_await admit(keys.size()); !admitted) {
+    Result<void> admitted;
+    if (rated) admitted = co_await admit(keys.size());
+    if (!admitted) {
       keys_.skip(left);
       out_.end_list(wire_code(admitted.error().code), false);
       co_return true;
@@ -86,7 +90,7 @@ Task<Result<bool>> Matching::match_list(uint32_t count) {
       out_.end_list(std::exchange(end_, Errc::ok), full_);
       co_return !full_;
     }
-    co_await take_turn((counted + glances_a_key - 1) / glances_a_key + keys.size() - counted);
+    in_turn_ += (counted + glances_a_key - 1) / glances_a_key + keys.size() - counted;
   }
   out_.end_list(Errc::ok, false);
   co_return true;
@@ -97,10 +101,10 @@ size_t Matching::count_at_a_glance(MatchKeys::Some keys) {
   std::array<uint64_t, cache::KeyRun::count_max> sizes;
   op_->endpoint->door().service.store.hot_sizes(keys_.run(keys), sizes);
   size_t known = 0;
-  for (; known < keys.size() && sizes[known] != store::Store::not_hot; ++known) {
-    if (out_.add(wire::KeyPlace::memory, sizes[known])) continue;
-    full_ = true;
-    break;
+  for (size_t equal = 0; known < keys.size() && sizes[known] != store::Store::not_hot; known += equal) {
+    for (equal = 1; known + equal < keys.size() && sizes[known + equal] == sizes[known];) ++equal;
+    full_ = !out_.add(wire::KeyPlace::memory, sizes[known], static_cast<uint32_t>(equal));
+    if (full_) break;
   }
   looked_at_ += known;
   if (!op_->is_told()) {
@@ -139,16 +143,17 @@ bool Matching::still_allowed() {
 
 // Each key is a request. The first one was admitted with the message.
 Task<Result<void>> Matching::admit(size_t keys) {
-  if (!auth::rates_are_in_use()) co_return Result<void>{};
   const bool first = !std::exchange(admitted_, true);
   const std::array<s3::BucketRequests, 1> asked{{{op_->bucket, keys - (first ? 1 : 0)}}};
   s3::RateRefusal refusal;
   co_return co_await s3::admit_requests(op_->endpoint->door().service, op_->caller, asked, refusal);
 }
 
-Task<void> Matching::take_turn(size_t keys) {
-  in_turn_ += keys;
-  if (in_turn_ < turn_keys && SteadyClock::now() < turn_until_) co_return;
+bool Matching::is_turn_over() const {
+  return in_turn_ >= turn_keys || (in_turn_ != 0 && SteadyClock::now() >= turn_until_);
+}
+
+Task<void> Matching::take_turn() {
   op_->endpoint->took_turn(in_turn_, 0);
   in_turn_ = 0;
   co_await op_->endpoint->turn();

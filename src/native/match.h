@@ -53,7 +53,8 @@ class Matching final : public std::enable_shared_from_this<Matching> {
   Task<void> look_up(std::string_view key, Seen& seen);
   static Task<void> look_up_aside(std::shared_ptr<Matching> self, std::string_view key, Seen& seen);
   Task<Result<void>> admit(size_t keys);
-  Task<void> take_turn(size_t keys);
+  bool is_turn_over() const;
+  Task<void> take_turn();
   bool is_late() const;
   bool still_allowed();
   // True: the key counts, and the list goes on.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/hex.h"
+#include "base/hex_run.h"
 #include "memory/budget.h"
 #include "native/endpoint.h"
 
@@ -50,7 +50,6 @@ Result<void> MatchKeys::open(Op& op) {
 }
 
 Task<Result<void>> MatchKeys::fetch() {
-  if (!here_.empty() || window_ == nullptr) co_return Result<void>{};
   const size_t wanted = std::min<uint64_t>(piece_max, end_ - at_);
   if (lease_.size() == 0) {
     memory::Share share(op_->endpoint->door().service.arena, op_->caller.peer_address, wanted);
@@ -93,10 +92,9 @@ MatchKeys::Some MatchKeys::next(size_t most) {
     here_ = here_.last(in.left());
     return Some(keys_).first(count);
   }
-  for (char* text = texts_.get() + prefix; count < most && !here_.empty(); ++count, text += stride_) {
-    write_hex(here_.first(width), text);
-    here_ = here_.subspan(width);
-  }
+  count = std::min(most, here_.size() / width);
+  write_hex_run(here_.first(count * width), width, texts_.get() + prefix, stride_);
+  here_ = here_.subspan(count * width);
   return Some(keys_).first(count);
 }
 

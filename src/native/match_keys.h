@@ -31,8 +31,9 @@ class MatchKeys {
   using Some = std::span<const std::string_view>;
 
   Result<void> open(Op& op);
-  // Reads what next() needs. Errors: the transfer.
-  Task<Result<void>> fetch();
+  // Whether next() needs a fetch().
+  bool must_fetch() const { return here_.empty() && window_ != nullptr; }
+  Task<Result<void>> fetch();  // errors: the transfer
   // The next keys, at least one and at most `most`. Valid until the next call.
   Some next(size_t most);
   void skip(size_t keys);

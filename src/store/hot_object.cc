@@ -66,12 +66,6 @@ memory::Chunk HotObject::peek(uint64_t offset, uint64_t length) const {
   return {{}, bytes, pieces_[offset / piece_size].lease};
 }
 
-void HotObject::fetch_size_ahead() const {
-  __builtin_prefetch(&kept_in_);
-  __builtin_prefetch(&end_us_);
-  __builtin_prefetch(&info_.size);
-}
-
 void HotObject::fetch_ahead() const {
   const auto* const begin = reinterpret_cast<const char*>(this);
   const auto* const end = reinterpret_cast<const char*>(&info_.delete_marker);

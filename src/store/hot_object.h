@@ -36,15 +36,19 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   HotObject(memory::Arena& arena, ObjectInfo info, std::vector<Piece> pieces);
 
   size_t held_bytes() const override { return held_bytes_; }
+  // Beside the key, for look-ups that need no more: its size, not_hot if it is not plain; and its end.
+  cache::Label label() const override {
+    return {is_plain_ ? info_.size : Store::not_hot, static_cast<uint64_t>(end_us_)};
+  }
   const ObjectInfo& info() const override { return info_; }
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   memory::Chunk peek(uint64_t offset, uint64_t length) const override;
   Bytes view(uint64_t offset, uint64_t length) const override;
   // Whether its end has come (ends.h).
-  bool is_over(const WallClock& clock) const { return end_us_ != 0 && clock.now_us() >= end_us_; }
-  bool is_plain() const { return is_plain_; }
-  // Prefetches what info().size, is_plain() and is_over() read.
-  void fetch_size_ahead() const;
+  bool is_over(const WallClock& clock) const { return is_over(end_us_, clock); }
+  static bool is_over(int64_t end_us, const WallClock& clock) { return end_us != 0 && clock.now_us() >= end_us; }
+  // Prefetches what kept_in() reads.
+  void fetch_kept_in_ahead() const { __builtin_prefetch(&kept_in_); }
   // Prefetches, step by step in this order (with other objects' steps between), what a GET reads of the object.
   void fetch_ahead() const;
   void fetch_ahead_behind() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -111,6 +112,20 @@ class FillingWriter final : public ObjectWriter {
   WriteThrough passing_;
 };
 
+// Stands still from its first reading: one moment for many looks.
+class StandingClock final : public WallClock {
+ public:
+  explicit StandingClock(const WallClock& clock) : clock_(clock) {}
+  int64_t now_us() const override {
+    if (!now_us_) now_us_ = clock_.now_us();
+    return *now_us_;
+  }
+
+ private:
+  const WallClock& clock_;
+  mutable std::optional<int64_t> now_us_;
+};
+
 }  // namespace
 
 HotStore::HotStore(Store& below, Options options)
@@ -204,25 +219,34 @@ void HotStore::hot_many(std::span<HotLookup> lookups) {
   }
 }
 
-// Reads sizes of current plain objects. Those whose end has come are dropped by the caller, when no lock is held.
+// Reads sizes of current plain objects, from their labels. Those whose end has come are dropped by the caller, when no
+// lock is held.
 class HotStore::SizeVisitor final : public cache::HotTier::Visitor {
  public:
   SizeVisitor(const HotStore& store, std::span<uint64_t> sizes) : store_(store), sizes_(sizes) {}
-  void fetch_ahead(const cache::Entry& entry) override { static_cast<const HotObject&>(entry).fetch_size_ahead(); }
-  void visit(size_t index, const cache::Entry& entry) override {
-    const auto& object = static_cast<const HotObject&>(entry);
-    if (!object.is_plain() || !store_.is_current(object)) return;
-    const bool is_over = object.is_over(*store_.options_.clock);
-    sizes_[index] = is_over ? over : object.info().size;
-    ++(is_over ? overs : hits);
+  void visit(std::span<const cache::HotTier::Shown> shown) override {
+    const bool asks_objects = store_.options_.shared != nullptr;
+    for (size_t i = 0; asks_objects && i < shown.size(); ++i) object_of(shown[i]).fetch_kept_in_ahead();
+    for (const cache::HotTier::Shown& one : shown) {
+      const auto [size, end_us] = one.node->label;
+      if (size == not_hot || (asks_objects && !store_.is_current(object_of(one)))) continue;
+      const bool is_over = HotObject::is_over(static_cast<int64_t>(end_us), moment_);
+      sizes_[one.index] = is_over ? over : size;
+      ++(is_over ? overs : hits);
+    }
   }
 
   static constexpr uint64_t over = not_hot - 1;
   size_t hits = 0, overs = 0;
 
  private:
+  static const HotObject& object_of(const cache::HotTier::Shown& one) {
+    return static_cast<const HotObject&>(*one.node->entry);
+  }
+
   const HotStore& store_;
   const std::span<uint64_t> sizes_;
+  const StandingClock moment_{*store_.options_.clock};
 };
 
 void HotStore::hot_sizes(const cache::KeyRun& keys, std::span<uint64_t> sizes) {

@@ -1,5 +1,7 @@
 #include "store/hot_store.h"
 
+#include <random>
+
 #include "base/metrics.h"
 #include "store/local/test_store.h"
 #include "store/whole_put.h"
@@ -321,6 +323,59 @@ TEST_F(HotStoreTest, SizesAreShownOfWhatIsHotAndPlainAndNotOver) {
   ASSERT_TRUE(t_.run(hot_->remove("b", "key-0", {})));
   hot_->hot_sizes(run, sizes);
   EXPECT_EQ(sizes[0], none);
+}
+
+class SetClock final : public WallClock {
+ public:
+  int64_t now_us() const override { return now; }
+  int64_t now = 0;
+};
+
+// Of a run of keys, and one by one: evicted, ended, changed and removed ones among them.
+TEST_F(HotStoreTest, SizesAreThoseOfSingleLookUpsWhileKeysChange) {
+  constexpr size_t count = 100, name_size = 6;
+  hot_.reset();
+  HotStore::Options options{&t_.arena(), 80 * 8 * KiB, 4 * MiB};  // holds some of the objects
+  SetClock clock;                                                 // the engine's advances with each reading
+  options.clock = &clock;
+  hot_ = std::make_unique<HotStore>(*t_.store, options);
+  std::string names;
+  for (size_t i = 0; i < count; ++i) names += "key-" + std::to_string(i / 10) + std::to_string(i % 10);
+  const cache::KeyRun run{"b", names.data(), name_size, count, 4};
+  std::mt19937 random(40);
+  const auto change = [&] {
+    const std::string key(run.at(random() % count));
+    const size_t size = 1 + random() % 7'000;
+    switch (random() % 8) {
+      case 0:
+        return void(t_.run(hot_->remove("b", key, {})));
+      case 1:
+        return void(put_whole(key, std::string(size, 'a'), [](auto& info) { info.attributes = {{"acl", "mine"}}; }));
+      case 2:
+        return void(put_whole(key, std::string(size, 'e'),
+                              [](auto& info) { info.headers.emplace_back("x-verbena-ttl", "60"); }));
+      case 3:
+        return void(get(key));
+      default:
+        return void(put_whole(key, std::string(size, 'x')));
+    }
+  };
+  size_t seen = 0, hidden = 0;
+  for (int round = 0; round < 300; ++round) {
+    for (int i = 0; i < 5; ++i) change();
+    clock.now = t_.clock().now_us();
+    std::array<uint64_t, count> sizes{};
+    hot_->hot_sizes(run, sizes);
+    for (size_t i = 0; i < count; ++i) {
+      const auto found = hot_->hot("b", run.at(i));
+      const bool shown = found != nullptr && is_plain(found->info());
+      ASSERT_EQ(sizes[i], shown ? found->info().size : Store::not_hot) << run.at(i) << " in round " << round;
+      ++(shown ? seen : hidden);
+    }
+  }
+  EXPECT_GT(seen, 1'000u);
+  EXPECT_GT(hidden, 1'000u);
+  hot_.reset();  // before the clock
 }
 
 TEST_F(HotStoreTest, WhatIsTooLargePassesBy) {

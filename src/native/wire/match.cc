@@ -87,23 +87,23 @@ bool MatchWriter::begin_list() {
   return true;
 }
 
-bool MatchWriter::add(KeyPlace place, uint64_t size) {
+bool MatchWriter::add(KeyPlace place, uint64_t size, uint32_t count) {
   if (details_ == 0) {
-    ++list_.leading;
+    list_.leading += count;
     return true;
   }
-  const MatchRun now{.count = 1,
+  const MatchRun now{.count = count,
                      .place = (details_ & match_places) != 0 ? place : KeyPlace::unknown,
                      .size = (details_ & match_sizes) != 0 ? size : 0};
   if (run_.count != 0 && run_.place == now.place && run_.size == now.size) {
-    ++run_.count;
+    run_.count += count;
   } else {
     // Room for the run that ends, if any, and for this one.
     if (out_.left() < (run_.count != 0 ? 2 : 1) * run_size) return false;
     end_run();
     run_ = now;
   }
-  ++list_.leading;
+  list_.leading += count;
   return true;
 }
 

@@ -87,8 +87,8 @@ class MatchWriter {
   MatchWriter(MutableBytes body, uint8_t details) : out_(body), details_(details) { out_.reserve(head_size); }
   // False: the answer has no room for another list.
   bool begin_list();
-  // False: no room.
-  bool add(KeyPlace place, uint64_t size);
+  // So many keys alike. False: no room, and none was added.
+  bool add(KeyPlace place, uint64_t size, uint32_t count = 1);
   uint32_t leading() const { return list_.leading; }
   void end_list(Errc code, bool more);
   // Writes the head; returns the size of the body.

@@ -80,7 +80,8 @@ TEST(WireMatch, AnAnswerMergesNeighboursOfOnePlaceAndSize) {
   MatchWriter out(space, match_places | match_sizes);
   ASSERT_TRUE(out.begin_list());
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(out.add(KeyPlace::memory, 100));
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(out.add(KeyPlace::disk, 100));
+  ASSERT_TRUE(out.add(KeyPlace::disk, 100, 2));
+  ASSERT_TRUE(out.add(KeyPlace::disk, 100));
   out.end_list(Errc::no_such_key, false);
   ASSERT_TRUE(out.begin_list());
   out.end_list(Errc::ok, true);

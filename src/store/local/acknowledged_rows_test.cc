@@ -3,34 +3,12 @@
 #include <thread>
 
 #include "base/metrics.h"
-#include "store/local/test_store.h"
+#include "store/local/test_aside.h"
 
 namespace verbena::store::local {
 namespace {
 
 using namespace std::chrono_literals;
-
-// A call on a loop of its own, which goes on only when it is told to.
-template <class T>
-class Aside {
- public:
-  explicit Aside(Task<T> task) : future_(boost::asio::co_spawn(io_, std::move(task), boost::asio::use_future)) {
-    go_on();
-  }
-  void go_on() {
-    io_.restart();
-    io_.poll();
-  }
-  T finish() {
-    io_.restart();
-    io_.run();
-    return future_.get();
-  }
-
- private:
-  boost::asio::io_context& io_ = loop_that_stays();
-  std::future<T> future_;
-};
 
 // Stops the commit thread after a change is visible and before the effects of those that follow it in its group.
 class CommitGate final : public ChangeListener {
@@ -72,16 +50,8 @@ class AcknowledgedRowsTest : public ::testing::Test {
     ASSERT_TRUE(t.put("b", key, bytes, {.conditions = {}, .size_hint = bytes.size(), .etag = {}}));
     ASSERT_GT(taken_early(), before);
   }
-  // Through the index: it has a condition, which always holds.
   Task<Result<ObjectInfo>> put_in_index(std::string bucket, std::string key, std::string bytes) {
-    VB_CO_ASSIGN(auto writer, co_await t.store->create(bucket, key, bytes.size()));
-    VB_CO_TRY(co_await writer->append(t.chunk(bytes)));
-    ObjectInfo info;
-    info.size = bytes.size();
-    info.etag = TestStore::etag_of(bytes);
-    CommitConditions conditions;
-    conditions.if_none_match = "another";
-    co_return co_await writer->commit(std::move(info), std::move(conditions));
+    return local::put_in_index(t, std::move(bucket), std::move(key), std::move(bytes));
   }
   static uint64_t taken_early() { return metrics::counter("verbena_store_write_behind_total", "").value(); }
   static int64_t waiting_bytes() { return metrics::gauge("verbena_store_write_behind_bytes", "").value(); }
@@ -224,6 +194,51 @@ TEST_F(AcknowledgedRowsTest, ARenameReplacesWhatWasAcknowledgedWhileTheOldNameWa
   EXPECT_EQ(etag("to"), TestStore::etag_of("moved"));
   EXPECT_EQ(t.run(t.store->stat("b", "from")).error(), Errc::no_such_key);
   put("to", "from memory again");
+}
+
+// Removals of objects that wait, by turns with other changes: once a group, and in a `sync` bucket a sync, for each.
+class AcknowledgedGroups : public AcknowledgedRowsTest {
+ protected:
+  static constexpr int count = 20;
+  void SetUp() override {
+    AcknowledgedRowsTest::SetUp();
+    t.make_bucket("third", Durability::memory);
+    for (int i = 0; i < count; ++i) put(key(i), "waits");
+  }
+  static std::string key(int i) { return "k" + std::to_string(i); }
+  static uint64_t groups() { return metrics::counter("verbena_store_commit_groups_total", "").value(); }
+  // Commits them behind one change of another bucket, and returns in how many groups.
+  uint64_t commit_by_turns(const std::string& bucket) {
+    hold();
+    const uint64_t before = groups();
+    std::deque<Aside<Result<Removed>>> removals;
+    std::deque<Aside<Result<ObjectInfo>>> puts;
+    for (int i = 0; i < count; ++i) {
+      removals.emplace_back(t.store->remove("b", key(i), {}));
+      puts.emplace_back(put_in_index(bucket, "other-" + key(i), "x"));
+    }
+    let_go();
+    for (auto& one : removals) EXPECT_TRUE(one.finish());
+    for (auto& one : puts) EXPECT_TRUE(one.finish());
+    return groups() - before - 1;
+  }
+  void expect_changes(const std::string& bucket) {
+    EXPECT_EQ(t.list("b", {.prefix = "k", .delimiter = {}, .after = {}})->entries.size(), 0u);
+    EXPECT_EQ(t.list(bucket, {.prefix = "other-", .delimiter = {}, .after = {}})->entries.size(), size_t{count});
+    t.reopen();
+    EXPECT_EQ(t.list("b", {.prefix = "k", .delimiter = {}, .after = {}})->entries.size(), 0u);
+    EXPECT_EQ(t.list(bucket, {.prefix = "other-", .delimiter = {}, .after = {}})->entries.size(), size_t{count});
+  }
+};
+
+TEST_F(AcknowledgedGroups, RemovalsOfWhatWaitsAndChangesOfAnotherBucketAreTwoGroups) {
+  EXPECT_EQ(commit_by_turns("third"), 2u);
+  expect_changes("third");
+}
+
+TEST_F(AcknowledgedGroups, ThoseOfOneBucketStayInTheirOrder) {
+  EXPECT_EQ(commit_by_turns("b"), 2u * count);
+  expect_changes("b");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "store/local/committer.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/handoff.h"
 #include "base/log.h"
@@ -123,24 +124,40 @@ bool Committer::take(CommitQueue& queue, Group& group) {
   group.open = in_time && queue.more_follow;
   if (!in_time) queue.more_follow = false;  // the hint was wrong, or too late
   if (queue.waiting.empty()) return false;
+  return choose(queue, group);
+}
+
+// Moves waiting members to the group, in their order, and passes over those of the other kind: an acknowledged object
+// leaves its table only when the group is visible, and would hide a later change of its key until then. And the log on
+// persistent memory must know that the index has it before its key is changed. What is behind such a member in its
+// bucket is passed over, too, so that a bucket's changes stay in order. The next group begins with what was passed
+// over.
+bool Committer::choose(CommitQueue& queue, Group& group) {
   const size_t before = group.members.size();
-  while (!queue.waiting.empty() && group.members.size() < options_.group_max) {
-    // An acknowledged object leaves its table only when the group is visible, and would hide a later change of its key
-    // until then. And the log on persistent memory must know that the index has it before its key is changed.
-    if (!group.members.empty() &&
-        queue.waiting.front().mutation.written_behind != group.members.front().mutation.written_behind) {
-      group.open = false;
-      break;
+  std::vector<Pending> passed;
+  std::vector<uint64_t> held_up;  // buckets
+  while (!queue.waiting.empty() && std::max(group.members.size(), passed.size()) < options_.group_max) {
+    Pending& next = queue.waiting.front();
+    const Bucket* const bucket = next.mutation.bucket.get();
+    const bool fits =
+        group.members.empty() || next.mutation.written_behind == group.members.front().mutation.written_behind;
+    if (bucket == nullptr) {
+      // It may be about any bucket. And removing one also erases a row that the other queue writes, which conflicts
+      // with the snapshot before the first piece.
+      if (!fits || !passed.empty() || !group.hidden.empty()) {
+        group.open = false;
+        break;
+      }
+      group.members.push_back(std::move(next));
+    } else {
+      const bool is_held_up = std::ranges::find(held_up, bucket->id) != held_up.end();
+      if (!fits && !is_held_up) held_up.push_back(bucket->id);
+      (fits && !is_held_up ? group.members : passed).push_back(std::move(next));
     }
-    // Removing a bucket also erases a row that the other queue writes, which conflicts with the snapshot before the
-    // first piece.
-    if (!group.hidden.empty() && queue.waiting.front().mutation.bucket == nullptr) {
-      group.open = false;
-      break;
-    }
-    group.members.push_back(std::move(queue.waiting.front()));
     queue.waiting.pop_front();
   }
+  if (!passed.empty()) group.open = false;
+  std::move(passed.rbegin(), passed.rend(), std::front_inserter(queue.waiting));
   return group.members.size() != before;
 }
 

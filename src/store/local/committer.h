@@ -115,6 +115,7 @@ class Committer {
   void loop(CommitQueue& queue);
   std::vector<Pending> process(CommitQueue& queue);
   bool take(CommitQueue& queue, Group& group);
+  bool choose(CommitQueue& queue, Group& group);
   static void sync_data(const CommitQueue& queue, Members members);
   void refuse_without_space(Members members);
   void requeue_moved(Group& group);

@@ -3,6 +3,7 @@
 #include "base/metrics.h"
 #include "store/local/batch.h"
 #include "store/local/seam_env.h"
+#include "store/local/test_aside.h"
 #include "store/local/test_pmem.h"
 #include "store/removal_grounds.h"
 
@@ -299,6 +300,59 @@ TEST_F(Pmem, ARemovalTakesWhatTheIndexHadOfTheKeyWithIt) {
   t.open();
   EXPECT_EQ(*t.get("b", "k"), "third");
   t.expect_no_leak();
+}
+
+// Its record is not the key's last one any more.
+TEST_F(Pmem, ARefusedRemovalOfWhatIsOverwrittenMeanwhileBringsNothingBack) {
+  t.open();
+  t.make_bucket("b");
+  t.make_bucket("other");
+  ASSERT_TRUE(t.put("b", "k", "first"));
+  fs.hold_syncs("/store/index");
+  Aside before(put_in_index(t, "other", "x", "x"));
+  fs.wait_for_held_sync();
+  Aside removal(t.store->remove("b", "k", {.version_id = {}, .conditions = {"another", {}}}));
+  ASSERT_TRUE(t.put("b", "k", "second"));
+  fs.release_syncs();
+  EXPECT_TRUE(before.finish());
+  EXPECT_EQ(removal.finish().error(), Errc::precondition_failed);
+  EXPECT_EQ(*t.get("b", "k"), "second");
+  EXPECT_EQ(t.list("b")->entries.size(), 1u);
+  power_cut();
+  t.open();
+  EXPECT_EQ(*t.get("b", "k"), "second");
+  t.store->drain();
+  EXPECT_EQ(*t.get("b", "k"), "second");
+  EXPECT_EQ(t.run(t.store->bucket_usage("b"))->objects, 1u);
+  t.expect_no_leak();
+}
+
+// Mixed with PUTs that the log does not take, they were a sync each.
+TEST_F(Pmem, RemovalsOfWhatWaitsByTurnsWithOtherChangesShareSyncs) {
+  constexpr int count = 20;
+  t.open();
+  t.make_bucket("b");
+  t.make_bucket("other");
+  for (int i = 0; i < count; ++i) ASSERT_TRUE(t.put("b", "k" + std::to_string(i), "waits"));
+  fs.hold_syncs("/store/index");
+  Aside before(put_in_index(t, "other", "x", "x"));
+  fs.wait_for_held_sync();
+  std::deque<Aside<Result<Removed>>> removals;
+  std::deque<Aside<Result<ObjectInfo>>> puts;
+  for (int i = 0; i < count; ++i) {
+    removals.emplace_back(t.store->remove("b", "k" + std::to_string(i), {}));
+    puts.emplace_back(put_in_index(t, "other", std::to_string(i), "x"));
+  }
+  const uint64_t syncs = fs.syncs("/store/index");
+  fs.release_syncs();
+  EXPECT_TRUE(before.finish());
+  for (auto& one : removals) EXPECT_TRUE(one.finish());
+  for (auto& one : puts) EXPECT_TRUE(one.finish());
+  EXPECT_LE(fs.syncs("/store/index") - syncs, 3u);
+  power_cut();
+  t.open();
+  EXPECT_EQ(t.list("b")->entries.size(), 0u);
+  EXPECT_EQ(t.list("other")->entries.size(), count + 1u);
 }
 
 }  // namespace

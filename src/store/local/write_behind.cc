@@ -10,7 +10,6 @@
 #include <array>
 #include <cstring>
 #include <latch>
-#include <ranges>
 
 #include "base/checksum.h"
 #include "base/log.h"
@@ -192,6 +191,7 @@ AcknowledgedPtr WriteBehind::insert_locked(const std::shared_ptr<Acknowledged>& 
     waiting_.emplace_hint(waiting_.end(), object->sequence, object);
   }
   newest = object;
+  heads_->set(object);
   bytes_gauge_.set(static_cast<int64_t>(bytes_));
   return replaced;
 }
@@ -305,22 +305,13 @@ std::optional<ObjectInfo> WriteBehind::stat(const Bucket& bucket, std::string_vi
   return object->info;
 }
 
-// Walks all objects that wait. After thin_out() they are few, but where it does not wait (on a full disk) or waits in
-// vain, as many as the table takes: 16,384. PUTs that are acknowledged early wait meanwhile.
 std::unique_ptr<Moment> WriteBehind::moment(const Bucket& bucket, View& rows) const {
-  Batch objects;
-  std::unique_ptr<Moment> now;
-  {
-    const std::lock_guard lock(mutex_);
-    now = rows.moment();
-    if (!holds_any(bucket)) return now;
-    for (const auto* all : {&waiting_, &writing_, &stuck_}) {  // the newer of a key first
-      for (const auto& [sequence, object] : std::views::reverse(*all)) {
-        if (object->bucket->id == bucket.id) objects.push_back(object);
-      }
-    }
-  }
-  return with_acknowledged(std::move(now), objects);
+  std::unique_lock lock(mutex_);
+  auto now = rows.moment();
+  if (!holds_any(bucket)) return now;
+  auto heads = heads_->now(bucket.id);
+  lock.unlock();
+  return with_acknowledged(std::move(now), std::move(heads));
 }
 
 void WriteBehind::forget_locked(const Acknowledged& object) {
@@ -330,6 +321,7 @@ void WriteBehind::forget_locked(const Acknowledged& object) {
   const auto newest = find_as_newest_locked(object);
   if (newest == newest_.end()) return;
   newest_.erase(newest);
+  heads_->erase(object);
   object.bucket->count_acknowledged(-Usage{.objects = 1, .bytes = object.info.size});
   object.bucket->acknowledged.fetch_sub(1, std::memory_order_acq_rel);
 }

@@ -46,6 +46,7 @@
 
 #include "base/metrics.h"
 #include "store/catalogue.h"
+#include "store/local/acknowledged_heads.h"
 #include "store/local/blob_writer.h"
 #include "store/local/pmem_log.h"
 #include "store/logic/early.h"
@@ -66,12 +67,12 @@ struct Acknowledged {
   mutable std::optional<uint64_t> place{};  // in the log; changes only while it is stuck, on the thread
   bool brought_back = false;                // from the log, at the start: the index may have it
 };
-using AcknowledgedPtr = std::shared_ptr<const Acknowledged>;
 
 // A reader of the acknowledged memory. The arena outlives it.
 std::shared_ptr<ObjectReader> open_acknowledged(AcknowledgedPtr object, memory::Arena& arena);
-// These rows with the heads of these objects of one bucket, the later of a key before the earlier.
-std::unique_ptr<Moment> with_acknowledged(std::unique_ptr<Moment> rows, const std::vector<AcknowledgedPtr>& objects);
+// These rows with the heads of acknowledged objects before them, as of the same moment.
+std::unique_ptr<Moment> with_acknowledged(std::unique_ptr<Moment> rows,
+                                          std::shared_ptr<const AcknowledgedHeads::AsOf> heads);
 
 class WriteBehind final : public Early {
  public:
@@ -199,6 +200,8 @@ class WriteBehind final : public Early {
   std::condition_variable wake_, settled_;
   // The newest of each key, by bucket id and key. All below is guarded by mutex_.
   Newest newest_;
+  // The same ones in order, for listings: it changes with newest_.
+  const std::shared_ptr<AcknowledgedHeads> heads_ = std::make_shared<AcknowledgedHeads>();
   std::map<uint64_t, AcknowledgedPtr> waiting_;    // by sequence
   std::map<uint64_t, AcknowledgedPtr> writing_;    // taken by the thread or a removal, not yet in the index
   std::map<uint64_t, AcknowledgedPtr> stuck_;      // in neither of the two; each shuts its bucket
