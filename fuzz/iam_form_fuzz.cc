@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   caller.request_id = "0123456789ABCDEF";
   s3::Response response;
   iam::answer_query(*fixture.store, {clock, "us-east-1"}, caller, *fixture.key,
-                    {reinterpret_cast<const char*>(data), size}, response);
+                    iam::Parameters::parse({reinterpret_cast<const char*>(data), size}), response);
   if (fixture.store->generation() != before || response.body.empty()) std::abort();
   pugi::xml_document xml;
   if (!xml.load_buffer(response.body.data(), response.body.size())) std::abort();

@@ -91,33 +91,26 @@ void DeviceWindows::pin(void* memory, size_t size) {
   const int device = device_of(*driver, reinterpret_cast<uint64_t>(memory), size);
   void* const context = context_of(*driver, device);
   const std::lock_guard lock(mutex_);
-  const auto [there, fresh] = pins_.try_emplace(memory, Pin{.size = size, .context = context});
+  const auto [there, fresh] = pins_.add(memory, Pin{.size = size, .context = context});
   if (!fresh && size > there->second.size) throw FabricFault("registered already, and shorter");
 }
 
 bool DeviceWindows::drop(void* memory) {
   const std::lock_guard lock(mutex_);
-  return pins_.erase(memory) > 0;
-}
-
-std::map<void*, DeviceWindows::Pin>::iterator DeviceWindows::find_around(void* memory) {
-  auto after = pins_.upper_bound(memory);
-  if (after == pins_.begin()) return pins_.end();
-  const auto there = std::prev(after);
-  const auto distance = static_cast<size_t>(static_cast<char*>(memory) - static_cast<char*>(there->first));
-  return distance < there->second.size ? there : pins_.end();
+  const auto there = pins_.find(memory);
+  if (there == pins_.end()) return false;
+  pins_.erase(there);
+  return true;
 }
 
 size_t DeviceWindows::pinned_from(void* memory) {
   const std::lock_guard lock(mutex_);
-  const auto there = find_around(memory);
-  if (there == pins_.end()) return 0;
-  return there->second.size - static_cast<size_t>(static_cast<char*>(memory) - static_cast<char*>(there->first));
+  return pins_.reach(memory);
 }
 
-void* DeviceWindows::context_at(void* memory) {
+void* DeviceWindows::context_at(void* memory, size_t offset, size_t size) {
   const std::lock_guard lock(mutex_);
-  const auto there = find_around(memory);
+  const auto there = pins_.holding(memory, offset, size);
   if (there == pins_.end()) throw FabricFault("not registered");
   return there->second.context;
 }
@@ -147,7 +140,7 @@ void DeviceWindows::give_back(std::unique_ptr<Block> block) {
 }
 
 DeviceWindows::Loan DeviceWindows::lend(void* memory, size_t offset, size_t size, Direction direction) {
-  Loan loan{.block = take(context_at(memory), size),
+  Loan loan{.block = take(context_at(memory, offset, size), size),
             .registration = {},
             .token = {},
             .memory = static_cast<char*>(memory) + offset,

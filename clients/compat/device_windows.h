@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "device_driver.h"
 #include "lender.h"
+#include "registrations.h"
 
 namespace verbena::compat {
 
@@ -84,15 +84,14 @@ class DeviceWindows {
     size_t size = 0;
     void* context = nullptr;
   };
-  std::map<void*, Pin>::iterator find_around(void* memory);
-  void* context_at(void* memory);
+  void* context_at(void* memory, size_t offset, size_t size);
   std::unique_ptr<Block> take(void* context, size_t size);
   void give_back(std::unique_ptr<Block> block);
   static bool copy(const Block& block, void* memory, size_t size, Direction direction);
 
   Lender& lender_;
   std::mutex mutex_;
-  std::map<void*, Pin> pins_;
+  Registrations<Pin> pins_;
   std::vector<std::unique_ptr<Block>> spare_;
   size_t kept_ = 0;  // bytes of those
 };

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -15,10 +14,6 @@ namespace {
 std::string or_variable(std::string devices) {
   const char* otherwise = getenv("S3RDMA_DEVICE");
   return devices.empty() && otherwise != nullptr ? otherwise : std::move(devices);
-}
-
-size_t between(void* begin, void* later) {
-  return static_cast<size_t>(static_cast<char*>(later) - static_cast<char*>(begin));
 }
 
 }  // namespace
@@ -58,8 +53,7 @@ void Lender::pin(void* memory, size_t size) {
   }
   Pin pin{.size = size, .references = 1, .regions = {}};
   for (auto& rail : rails_) pin.regions.push_back(rail->pin(memory, size));
-  pins_.emplace(memory, std::move(pin));
-  longest_ = std::max(longest_, size);
+  pins_.add(memory, std::move(pin));
 }
 
 void Lender::unpin(void* memory) {
@@ -78,51 +72,25 @@ bool Lender::drop(void* memory) {
 }
 
 // Not while progress() is under way: it writes what arrives.
-void Lender::end(Pins::iterator pin) {
+void Lender::end(Pins::Place pin) {
   std::vector<Region> regions = std::move(pin->second.regions);
-  const size_t size = pin->second.size;
   pins_.erase(pin);
-  if (size == longest_) {
-    longest_ = 0;
-    for (const auto& [memory, left] : pins_) longest_ = std::max(longest_, left.size);
-  }
   for (size_t rail = 0; rail < rails_.size(); ++rail) rails_[rail]->unpin(std::move(regions[rail]));
-}
-
-// The registrations that hold `memory`, the one that begins nearest first.
-std::vector<Lender::Pins::iterator> Lender::around(void* memory) {
-  std::vector<Pins::iterator> found;
-  for (auto there = pins_.upper_bound(memory); there != pins_.begin();) {
-    --there;
-    const size_t distance = between(there->first, memory);
-    if (distance >= longest_) break;
-    if (distance < there->second.size) found.push_back(there);
-  }
-  return found;
 }
 
 std::string Lender::token(void* memory, size_t size, size_t offset) {
   const auto lock = hold();
-  const auto all = around(memory);
-  if (all.empty()) throw FabricFault("not registered");
-  for (const auto& there : all) {
-    Pin& pin = there->second;
-    const size_t begin = between(there->first, memory);
-    const size_t room = pin.size - begin;
-    if (offset > room || size > room - offset) continue;
-    const size_t rail = next_rail();
-    return rails_[rail]->token(pin.regions[rail], begin + offset, size);
+  const auto there = pins_.holding(memory, offset, size);
+  if (there == pins_.end()) {
+    throw FabricFault(pins_.reach(memory) == 0 ? "not registered" : "not inside the registered memory");
   }
-  throw FabricFault("not inside the registered memory");
+  const size_t rail = next_rail();
+  return rails_[rail]->token(there->second.regions[rail], Pins::offset_in(there, memory) + offset, size);
 }
 
 size_t Lender::pinned_from(void* memory) {
   const auto lock = hold();
-  size_t longest = 0;
-  for (const auto& there : around(memory)) {
-    longest = std::max(longest, there->second.size - between(there->first, memory));
-  }
-  return longest;
+  return pins_.reach(memory);
 }
 
 void Lender::failed(std::string_view token) {

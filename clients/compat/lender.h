@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "rail.h"
+#include "registrations.h"
 
 namespace verbena::compat {
 
@@ -48,18 +48,16 @@ class Lender {
     std::vector<Region> regions;  // one for each rail
   };
 
-  using Pins = std::map<void*, Pin>;
+  using Pins = Registrations<Pin>;
   std::unique_lock<std::mutex> hold();
   bool is_forked() const;
-  std::vector<Pins::iterator> around(void* memory);
-  void end(Pins::iterator pin);
+  void end(Pins::Place pin);
   size_t next_rail();
   void progress();
 
   std::vector<std::unique_ptr<Rail>> rails_;
   std::mutex mutex_;
-  Pins pins_;           // closed before the rails
-  size_t longest_ = 0;  // of all that are pinned
+  Pins pins_;  // closed before the rails
   const pid_t process_;
   size_t turn_ = 0;
   std::atomic<bool> stop_ = false;

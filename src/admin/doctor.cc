@@ -1,7 +1,6 @@
 #include "admin/doctor.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 
 namespace verbena::admin {
@@ -16,23 +15,6 @@ std::string_view to_string(Health health) {
       return "fail";
   }
   return "?";
-}
-
-std::string line_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-std::vector<std::string> entries_of(const std::filesystem::path& folder) {
-  std::vector<std::string> out;
-  std::error_code ec;
-  for (std::filesystem::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
-    out.push_back(it->path().filename().string());
-  }
-  std::ranges::sort(out);
-  return out;
 }
 
 void append(Findings& to, Findings more) { std::ranges::move(more, std::back_inserter(to)); }

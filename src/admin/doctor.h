@@ -41,11 +41,6 @@ struct MachineRoots {
   std::filesystem::path dev = "/dev";
 };
 
-// The first line of a small kernel file; empty when it cannot be read.
-std::string line_of(const std::filesystem::path& path);
-// The names in a folder, in order; none when it cannot be read.
-std::vector<std::string> entries_of(const std::filesystem::path& folder);
-
 struct ArenaUse {
   uint64_t bytes = 256 * MiB;  // its default size
   bool running = false;        // the arena exists already

@@ -9,6 +9,7 @@
 #include "admin/doctor.h"
 #include "admin/link_encryption.h"
 #include "base/aead_available.h"
+#include "base/kernel_files.h"
 
 namespace verbena::admin {
 namespace {
@@ -21,7 +22,7 @@ std::set<std::string> interfaces_of(const fs::path& rdma_device) {
   for (const std::string& port : entries_of(rdma_device / "ports")) {
     const fs::path table = rdma_device / "ports" / port / "gid_attrs/ndevs";
     for (const std::string& index : entries_of(table)) {
-      if (std::string name = line_of(table / index); !name.empty()) out.insert(std::move(name));
+      if (std::string name = first_line(table / index); !name.empty()) out.insert(std::move(name));
     }
   }
   return out;

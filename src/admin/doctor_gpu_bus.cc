@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "admin/doctor_gpu.h"
+#include "base/kernel_files.h"
 
 namespace verbena::admin {
 namespace {
@@ -76,7 +77,7 @@ Acs acs_above(const fs::path& device) {
 Finding check_place(const MachineRoots& roots, const std::string& address) {
   const fs::path device = roots.sys / "bus/pci/devices" / address;
   Finding out{Health::ok, "gpu at " + address, {}, {}};
-  const std::string node = line_of(device / "numa_node"), group = line_of(device / "iommu_group/type");
+  const std::string node = first_line(device / "numa_node"), group = first_line(device / "iommu_group/type");
   const Acs acs = acs_above(device);
   out.found = fmt::format("NUMA node {}, IOMMU {}, ACS of the bridges above it ", node.empty() ? "unknown" : node,
                           group.empty() ? "off" : group);
@@ -139,7 +140,7 @@ Findings check_gpu_bus(const MachineRoots& roots) {
   Findings out;
   for (const std::string& address : entries_of(roots.sys / "bus/pci/devices")) {
     const fs::path device = roots.sys / "bus/pci/devices" / address;
-    if (line_of(device / "vendor") != nvidia || !line_of(device / "class").starts_with(display_class)) continue;
+    if (first_line(device / "vendor") != nvidia || !first_line(device / "class").starts_with(display_class)) continue;
     out.push_back(check_place(roots, address));
   }
   if (out.empty()) return out;

@@ -11,6 +11,7 @@
 
 #include "admin/doctor.h"
 #include "base/bytes.h"
+#include "base/kernel_files.h"
 
 namespace verbena::admin {
 namespace {
@@ -33,7 +34,7 @@ constexpr unsigned roce_mtu = 4200;
 // A RoCE port's interface carries RDMA's largest packets only with jumbo frames.
 std::string mtu_text(const MachineRoots& roots, const std::string& interface, Finding& finding) {
   if (interface.empty()) return {};
-  const std::string mtu = line_of(roots.sys / "class/net" / interface / "mtu");
+  const std::string mtu = first_line(roots.sys / "class/net" / interface / "mtu");
   unsigned value = 0;
   if (std::sscanf(mtu.c_str(), "%u", &value) != 1) return {};
   if (value < roce_mtu) {
@@ -47,19 +48,19 @@ std::string mtu_text(const MachineRoots& roots, const std::string& interface, Fi
 Finding check_port(const MachineRoots& roots, const fs::path& port, const std::string& device,
                    const std::string& number) {
   Finding out{Health::ok, "rdma device " + device + " port " + number, {}, {}};
-  const std::string state = line_of(port / "state"), layer = line_of(port / "link_layer"),
-                    rate = line_of(port / "rate");
+  const std::string state = first_line(port / "state"), layer = first_line(port / "link_layer"),
+                    rate = first_line(port / "rate");
   size_t gids = 0, roce_v2 = 0, ip_based = 0;
   std::string interface, table;
   for (const std::string& index : entries_of(port / "gids")) {
-    const std::string gid = line_of(port / "gids" / index);
+    const std::string gid = first_line(port / "gids" / index);
     if (gid.empty() || is_zero_gid(gid)) continue;
     ++gids;
-    const bool v2 = line_of(port / "gid_attrs" / "types" / index) == "RoCE v2";
+    const bool v2 = first_line(port / "gid_attrs" / "types" / index) == "RoCE v2";
     if (v2) ++roce_v2;
     // An IPv4-mapped or global GID belongs to an IP address: rdma_cm can use it.
     if (gid.starts_with("fe80:")) continue;
-    interface = line_of(port / "gid_attrs" / "ndevs" / index);
+    interface = first_line(port / "gid_attrs" / "ndevs" / index);
     if (++ip_based <= gids_shown_max) table += fmt::format("{}[{}] {}", table.empty() ? " " : ", ", index, gid);
   }
   out.found = fmt::format("{}, {}, {}, {} GIDs ({} RoCE v2, {} with an IP address)", state.empty() ? "no state" : state,
@@ -86,7 +87,7 @@ Finding check_port(const MachineRoots& roots, const fs::path& port, const std::s
 std::string module_state(const MachineRoots& roots, const char* name) {
   std::error_code ec;
   if (fs::exists(roots.sys / "module" / name, ec)) return "loaded";
-  const std::string release = line_of(roots.proc / "sys/kernel/osrelease");
+  const std::string release = first_line(roots.proc / "sys/kernel/osrelease");
   std::ifstream index("/lib/modules/" + release + "/modules.dep");
   for (std::string line; std::getline(index, line);) {
     if (line.substr(0, line.find(':')).find(std::string("/") + name + ".ko") != std::string::npos) return "available";
@@ -130,8 +131,8 @@ Findings check_devices(const MachineRoots& roots) {
 
 // Whether packets are filtered at all; only the rules themselves say which.
 Findings check_firewall(const MachineRoots& roots) {
-  const std::string legacy = line_of(roots.proc / "net/ip_tables_names");
-  const std::string nft = line_of(roots.sys / "module/nf_tables/refcnt");
+  const std::string legacy = first_line(roots.proc / "net/ip_tables_names");
+  const std::string nft = first_line(roots.sys / "module/nf_tables/refcnt");
   const bool filtered = !legacy.empty() || (!nft.empty() && nft != "0");
   Finding out{Health::ok,
               "packet filter",
@@ -160,7 +161,7 @@ Findings check_memory(const MachineRoots& roots, const ArenaUse& arena) {
   if (arena.huge_pages) {
     pages.found += "; the arena lies in them";
   } else if (arena.running || free < needed) {
-    const std::string transparent = line_of(roots.sys / "kernel/mm/transparent_hugepage/enabled");
+    const std::string transparent = first_line(roots.sys / "kernel/mm/transparent_hugepage/enabled");
     pages.found += transparent.empty() ? "" : "; transparent: " + transparent;
     pages.command = fmt::format("sysctl -w vm.nr_hugepages={}", std::max(total - free + needed + 32, total));
     pages.mend = fmt::format("optional, for the arena ({}{}): {}", format_size(arena.bytes),
@@ -200,7 +201,7 @@ Findings check_io_uring(const MachineRoots& roots) {
     ::io_uring_queue_exit(&ring);
     return {{Health::ok, "io_uring", "works: data is read by it (disk_io)", {}}};
   }
-  const std::string disabled = line_of(roots.proc / "sys/kernel/io_uring_disabled");
+  const std::string disabled = first_line(roots.proc / "sys/kernel/io_uring_disabled");
   Finding out{Health::warn, "io_uring", fmt::format("not usable: {}", std::strerror(-result)), {}};
   const bool off = disabled == "1" || disabled == "2";
   if (off) out.command = "sysctl -w kernel.io_uring_disabled=0";

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "admin/doctor.h"
+#include "base/kernel_files.h"
 #include "store/local/persistent_memory.h"
 
 namespace verbena::admin {
@@ -13,10 +14,10 @@ Findings check_pmem_devices(const MachineRoots& roots) {
   Findings findings;
   for (const std::string& name : entries_of(roots.sys / "block")) {
     if (!name.starts_with("pmem")) continue;
-    const std::string size = line_of(roots.sys / "block" / name / "size");
+    const std::string size = first_line(roots.sys / "block" / name / "size");
     uint64_t sectors = 0;
     std::from_chars(size.data(), size.data() + size.size(), sectors);
-    const bool dax = line_of(roots.sys / "block" / name / "queue/dax") == "1";
+    const bool dax = first_line(roots.sys / "block" / name / "queue/dax") == "1";
     Finding finding{Health::ok, "persistent memory " + name, {}, {}};
     finding.found = fmt::format("{}, {}", format_size(sectors * sector), dax ? "DAX" : "without DAX");
     if (!dax) finding.mend = "data.pmem needs DAX: ndctl create-namespace --mode=fsdax";

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "admin/doctor.h"
+#include "base/kernel_files.h"
 
 namespace verbena::admin {
 namespace {
@@ -84,7 +85,7 @@ Findings check_open_files(const MachineRoots& roots) {
 
 Findings check_kernel(const MachineRoots& roots) {
   Findings out;
-  const std::string text = line_of(roots.proc / "sys/net/core/somaxconn");
+  const std::string text = first_line(roots.proc / "sys/net/core/somaxconn");
   unsigned waiting = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), waiting).ec == std::errc()) {
     const bool few = waiting < backlog;
@@ -95,11 +96,11 @@ Findings check_kernel(const MachineRoots& roots) {
              : "",
          few ? fmt::format("sysctl -w net.core.somaxconn={}", backlog) : ""});
   }
-  const std::string governor = line_of(roots.sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  const std::string governor = first_line(roots.sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (!governor.empty()) {
     const bool slow = governor == "powersave" || governor == "conservative";
     // intel_pstate and amd-pstate-epp call their load-following governor "powersave".
-    const std::string driver = line_of(roots.sys / "devices/system/cpu/cpu0/cpufreq/scaling_driver");
+    const std::string driver = first_line(roots.sys / "devices/system/cpu/cpu0/cpufreq/scaling_driver");
     const bool follows = driver.find("pstate") != std::string::npos;
     out.push_back({slow && !follows ? Health::warn : Health::ok, "processor clock",
                    fmt::format("governor {}", governor),

@@ -3,11 +3,22 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 
 namespace verbena::auth {
 namespace {
 
 using Json = nlohmann::json;
+
+// Limits with rates come and go seldom: with their quotas.
+void count_rates(int change) {
+  static std::mutex mutex;
+  static int count = 0;
+  const std::lock_guard lock(mutex);
+  count += change;
+  rates_in_use.store(count != 0, std::memory_order_relaxed);
+}
 
 struct QuotaField {
   const char* name;
@@ -97,9 +108,7 @@ void Meter::give_back(uint64_t n, uint64_t rate, int64_t paid_ns, int64_t now_ns
   until_ns_.fetch_sub(std::min(cost_ns(n, rate), paid_ns - now_ns), std::memory_order_relaxed);
 }
 
-Limits::Limits(Quota quota) : quota_(quota) {
-  if (quota_.requests_per_s || quota_.bytes_per_s) rates_in_use.store(true, std::memory_order_relaxed);
-}
+Limits::Limits(Quota quota) : quota_(quota) {}
 
 std::optional<Limits::Claim> Limits::claim(uint64_t bytes, uint64_t objects) const {
   if ((quota_.bytes && bytes > *quota_.bytes) || (quota_.objects && objects > *quota_.objects)) return std::nullopt;
@@ -144,7 +153,14 @@ void Limits::give_back(uint64_t bytes, int64_t paid_ns, int64_t now_ns) const {
 LimitsPtr make_limits(const Quota& quota, const LimitsPtr& before) {
   if (quota.empty()) return nullptr;
   if (before != nullptr && before->quota() == quota) return before;
-  return std::make_shared<const Limits>(quota);
+  if (!quota.requests_per_s && !quota.bytes_per_s) return std::make_shared<const Limits>(quota);
+  auto made = std::make_unique<const Limits>(quota);
+  count_rates(1);
+  const auto end = [](const Limits* limits) {
+    delete limits;
+    count_rates(-1);
+  };
+  return {made.release(), end};
 }
 
 }  // namespace verbena::auth

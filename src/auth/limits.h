@@ -85,7 +85,7 @@ using LimitsPtr = std::shared_ptr<const Limits>;
 // The previous ones if the quota is unchanged; null for an empty quota.
 LimitsPtr make_limits(const Quota& quota, const LimitsPtr& before = nullptr);
 
-// Whether this process has ever had a limit of requests or bytes per second. Until then this is the only check.
+// Whether one of make_limits() has a limit of requests or bytes per second. Where none has, this is the only check.
 inline std::atomic<bool> rates_in_use{false};
 inline bool rates_are_in_use() { return rates_in_use.load(std::memory_order_relaxed); }
 

@@ -113,9 +113,27 @@ TEST(Limits, ManyAtOnceGetWhatThereIsAndNoMore) {
   EXPECT_GT(granted, 0);
 }
 
+TEST(Limits, RatesAreAskedForWhileThereIsOne) {
+  ASSERT_FALSE(rates_are_in_use());
+  auto sizes = make_limits(Quota{.bytes = 1, .objects = {}});
+  EXPECT_FALSE(rates_are_in_use());
+  auto requests = make_limits(Quota{.bytes = {}, .objects = {}, .requests_per_s = 1});
+  auto bytes = make_limits(Quota{.bytes = {}, .objects = {}, .requests_per_s = {}, .bytes_per_s = 1});
+  EXPECT_TRUE(rates_are_in_use());
+  const auto same = requests;
+  requests.reset();
+  bytes = make_limits(Quota{.bytes = 1, .objects = {}}, bytes);
+  EXPECT_TRUE(rates_are_in_use()) << "one is held still";
+}
+
+TEST(Limits, NoneIsAskedForOnceTheLastIsGone) {
+  EXPECT_FALSE(rates_are_in_use());
+  make_limits(Quota{.bytes = {}, .objects = {}, .requests_per_s = 1});
+  EXPECT_FALSE(rates_are_in_use());
+}
+
 TEST(Limits, WhoIsInDebtIsNotAdmitted) {
   const Limits limits(Quota{.bytes = {}, .objects = {}, .requests_per_s = 100, .bytes_per_s = 1024});
-  EXPECT_TRUE(rates_are_in_use());
   EXPECT_EQ(limits.admit(1, 0), 0u);
   limits.charge(10 * 1024, 0);
   EXPECT_EQ(limits.admit(1, 0), static_cast<uint64_t>(9 * second_ns + 1));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "auth/account_of.h"
 #include "auth/auth.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -38,13 +39,6 @@ NetworkRefusals& network_refusals() {
 // Whether each address of `inner` is in `outer`.
 bool covers(const IpRange& outer, const IpRange& inner) {
   return outer.bits <= inner.bits && outer.contains(inner.base);
-}
-
-// The account that a caller acts for; empty: none.
-std::string_view account_of(const Identity& caller) {
-  if (caller.anonymous) return anonymous;
-  if (caller.principal == nullptr) return root_account_id;
-  return caller.principal->account == nullptr ? std::string_view() : std::string_view(caller.principal->account->id);
 }
 
 // Without the scope of a link-local address ("fe80::1%eth0").
@@ -142,7 +136,8 @@ Result<void> NetworkRules::check_transport(std::string_view address, bool secure
 Result<void> NetworkRules::check_caller(std::string_view address, const Identity& caller) const {
   const Entry* const entry = find(address);
   if (entry == nullptr || !entry->accounts) return {};
-  if (std::ranges::find(*entry->accounts, account_of(caller)) != entry->accounts->end()) return {};
+  const std::string_view name = caller.anonymous ? anonymous : account_of(caller);
+  if (std::ranges::find(*entry->accounts, name) != entry->accounts->end()) return {};
   network_refusals().account.add();
   return fail(Errc::access_denied, "This account may not be used from this network.");
 }

@@ -1,7 +1,6 @@
 // `listeners`: a list of maps, which the table of keys has as one value.
-#include <charconv>
-
 #include "base/config_yaml.h"
+#include "base/host_port.h"
 
 namespace verbena {
 namespace {
@@ -41,17 +40,10 @@ std::string read_accounts(const YAML::Node& node, Config::Listener& into) {
 std::string read_address(const YAML::Node& node, Config::Listener& into) {
   constexpr const char* wanted = "not an address and port like 10.0.0.5:9000 or [fd00::5]:9000";
   if (!node.IsScalar()) return wanted;
-  const std::string& text = node.Scalar();
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || text.size() > 64) return wanted;
-  const char* const end = text.data() + text.size();
-  const auto [read, error] = std::from_chars(text.data() + colon + 1, end, into.port);
-  if (error != std::errc() || read != end) return wanted;
-  into.address = text.substr(0, colon);
-  const bool v6 = into.address.find(':') != std::string::npos;
-  const bool brackets = into.address.size() > 2 && into.address.front() == '[' && into.address.back() == ']';
-  if (v6 != brackets || into.address.empty()) return wanted;
-  if (brackets) into.address = into.address.substr(1, into.address.size() - 2);
+  auto read = parse_host_port(node.Scalar());
+  if (!read || read->port == 0) return wanted;
+  into.address = std::move(read->host);
+  into.port = read->port;
   return "";
 }
 

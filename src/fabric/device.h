@@ -46,6 +46,14 @@ struct DeviceLoan {
   bool* unfinished = nullptr;
 };
 
+// Memory of a device that is lent, perhaps among other memory.
+class DeviceLent : public Lent {
+ public:
+  // After revoke(): whether the device may still be at work. The destructor then waits until it has finished, or has
+  // had its time since revoke(). It needs no link, so it need not hold what guards the link.
+  virtual bool is_at_work() const = 0;
+};
+
 class DeviceLink {
  public:
   // Gives the server copies of descriptors, under the number that is returned. slow_down: too many wait there; a moment

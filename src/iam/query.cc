@@ -44,9 +44,10 @@ Result<void> check_target(const Call& call) {
 }
 
 Result<auth::PrincipalPtr> serve(auth::IdentityStore& store, const Surroundings& around, const s3::Call& caller,
-                                 const auth::AccessKey& key, std::string_view form, Reply& reply,
+                                 const auth::AccessKey& key, const Result<Parameters>& form, Reply& reply,
                                  s3::Response& response) {
-  VB_ASSIGN(const Parameters parameters, Parameters::parse(form));
+  if (!form) return std::unexpected(form.error());
+  const Parameters& parameters = *form;
   VB_ASSIGN(const Action* action, find_action(parameters, reply));
   const std::string name(action->name);
   s3::XmlWriter xml(name + "Response", reply.sts ? sts_namespace : iam_namespace);
@@ -113,15 +114,14 @@ void write_error_form(std::string_view code, int status, std::string_view messag
   response.body = xml.finish();
 }
 
-bool only_reads(std::string_view form) {
-  const auto parameters = Parameters::parse(form);
-  if (!parameters) return true;  // it will be refused
-  const std::string_view action = parameters->get_or_empty("Action");
+bool only_reads(const Result<Parameters>& form) {
+  if (!form) return true;  // it will be refused
+  const std::string_view action = form->get_or_empty("Action");
   return action.starts_with("Get") || action.starts_with("List") || find_sts_action(action) != nullptr;
 }
 
 auth::PrincipalPtr answer_query(auth::IdentityStore& store, const Surroundings& around, const s3::Call& caller,
-                                const auth::AccessKey& key, std::string_view form, s3::Response& response) {
+                                const auth::AccessKey& key, const Result<Parameters>& form, s3::Response& response) {
   Reply reply;
   auto served = serve(store, around, caller, key, form, reply, response);
   if (!served) {

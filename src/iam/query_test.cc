@@ -50,7 +50,8 @@ class QueryTest : public testing::Test {
     s3::Response response;
     const bool sts = form.starts_with("AssumeRole") || form.starts_with("GetSession") || form.starts_with("GetCaller");
     answer_query(*store_, {clock_, "here"}, caller_, *key(access_key, token),
-                 "Version=" + std::string(sts ? "2011-06-15" : "2010-05-08") + "&Action=" + form, response);
+                 Parameters::parse("Version=" + std::string(sts ? "2011-06-15" : "2010-05-08") + "&Action=" + form),
+                 response);
     return response;
   }
   std::string code(const s3::Response& response) { return response.status == 200 ? "" : response.error_code; }

@@ -163,10 +163,11 @@ Task<auth::PrincipalPtr> Service::serve_query(const s3::Request& request, const 
     write_error(too_many, {}, request.call.request_id, false, response);
     co_return nullptr;
   }
+  const auto form = Parameters::parse(body);
   auto work = [&]() -> Result<auth::PrincipalPtr> {
-    return answer_query(identities_, around(), request.call, key, body, response);
+    return answer_query(identities_, around(), request.call, key, form, response);
   };
-  auto assumed = co_await (only_reads(body) ? reading_ : pool_).run("iam", std::move(work));
+  auto assumed = co_await (only_reads(form) ? reading_ : pool_).run("iam", std::move(work));
   if (assumed) co_return std::move(*assumed);
   write_error(assumed.error(), {}, request.call.request_id, false, response);
   co_return nullptr;

@@ -97,7 +97,7 @@ TEST_F(BatchRatesTest, WhatIsReadForTheReplyIsPaidForWhenItIsInIt) {
 
 // The batch's other requests were charged, although none of it was done.
 TEST_F(BatchRatesTest, ABatchThatOneBucketsRateRefusesPaysNothing) {
-  auth::make_limits({.requests_per_s = 1});  // from here on the door asks for rates
+  const auto any = auth::make_limits({.requests_per_s = 1});  // while there is one the door asks for rates
   store_.make_bucket("busy");
   store_.document("bucket", "quota", R"({"requests_per_second":10})");
   store_.document("busy", "quota", R"({"requests_per_second":1})");
@@ -112,6 +112,31 @@ TEST_F(BatchRatesTest, ABatchThatOneBucketsRateRefusesPaysNothing) {
   EXPECT_EQ(ask(wire::Type::head_many, both, of_both).refused, Errc::slow_down);
   EXPECT_EQ(ask(wire::Type::head_many, head(), std::vector<Item>(500, {"k"})).refused, Errc::ok);
   EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}}).refused, Errc::slow_down);
+  // This thread keeps what it knows of a bucket until it asks again.
+  for (const char* bucket : {"bucket", "busy"}) store_.document(bucket, "quota", R"({"objects":1000})");
+  service_.access->changed();
+  ask(wire::Type::head_many, both, {{"k"}, in_busy});
+}
+
+// A process that had ever had a rate looked each key up by itself for as long as it ran.
+TEST_F(BatchRatesTest, WithoutARateWhatLiesInMemoryGoesOutTogetherAgain) {
+  std::vector<Item> items;
+  for (size_t i = 0; i < 16; ++i) {
+    items.push_back({fmt::format("k{:03}", i), {0, i * 100, 100}});
+    store_.put("bucket", items.back().key, std::string(100, 'x'));
+  }
+  auto in_place = head();
+  in_place.inline_max = 0;
+  const auto writes = [&] {
+    make_hot();
+    window_.writes = 0;
+    EXPECT_EQ(ask(wire::Type::get_many, in_place, items).entries.size(), 16u);
+    return window_.writes;
+  };
+  auto of_another_account = auth::make_limits({.requests_per_s = 1});
+  EXPECT_GT(writes(), 1);
+  of_another_account.reset();
+  EXPECT_EQ(writes(), 1);
 }
 
 // From memory it was sent twice, and charged twice.

@@ -208,7 +208,6 @@ TEST_F(MatchTest, AKeyThatMayNotBeReadEndsTheList) {
   EXPECT_EQ(match(request(hashes(0, 20), {20})).refused, Errc::access_denied);
 }
 
-// By itself: the process remembers that it has had rates.
 class MatchRatesTest : public MatchTest {};
 
 TEST_F(MatchRatesTest, EachKeyIsARequestOfTheRate) {

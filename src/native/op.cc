@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "auth/account_of.h"
 #include "native/door_state.h"
 #include "native/endpoint.h"
 #include "native/match.h"
@@ -222,9 +223,6 @@ bool load_watch_end(Op& op, Bytes body) {
   return true;
 }
 
-std::string account_of(const Op& op) {
-  const auth::PrincipalPtr& who = op.caller.identity.principal;
-  return who != nullptr && who->account != nullptr ? who->account->id : "";
-}
+std::string account_of(const Op& op) { return std::string(auth::account_of(op.caller.identity)); }
 
 }  // namespace verbena::native

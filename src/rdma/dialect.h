@@ -13,8 +13,9 @@ namespace verbena::rdma {
 
 // The client of a request, as a dialect checks it.
 struct TokenClient {
-  std::string_view address;  // of the HTTP peer
-  std::string_view owner;    // the principal that signed; empty: anonymous
+  std::string_view address;    // of the HTTP peer
+  std::string_view owner;      // the principal that signed; empty: anonymous
+  std::string_view account{};  // that principal's: its id
 };
 
 // One dialect, or several behind one. A window's write() and read() move the bytes; its destructor ends the client's

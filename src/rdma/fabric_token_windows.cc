@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/client_counts.h"
+#include "base/fair_share.h"
 #include "base/metrics.h"
 #include "fabric/ofi/address.h"
 
@@ -40,42 +41,55 @@ bool same_prefix(const Bytes& a, const Bytes& b, unsigned bits) {
 
 // Used on its core's thread.
 struct FabricTokenWindows::Entry {
-  using Endpoints = std::map<std::string, size_t, std::less<>>;  // the client's windows there, by endpoint
-  using Clients = std::map<std::string, Endpoints, std::less<>>;
+  using Endpoints = std::map<std::string, size_t, std::less<>>;  // an account's windows there, by endpoint
+  using Accounts = std::map<std::string, Endpoints, std::less<>>;
+  struct OfClient {
+    Accounts accounts{};   // that have windows
+    size_t endpoints = 0;  // of them together
+  };
+  using Clients = std::map<std::string, OfClient, std::less<>>;
   explicit Entry(ofi::CoreFabric& of) : fabric(&of) {}
   ofi::CoreFabric* fabric;
   std::atomic<std::thread::id> thread;  // of its core, once that runs
   Clients clients;                      // that have windows
 };
 
-// Of a window at one of its client's endpoints.
+// Of a window at one of its client's endpoints. Many clients may have one address, that of a proxy: so an account's
+// part is its own.
 class FabricTokenWindows::Place {
  public:
-  // nullopt: the client has windows at `endpoints_max` others.
+  // nullopt: the account has windows at as many others as its share of `endpoints_max` allows.
   static std::optional<Place> take(const std::shared_ptr<Entry>& entry, std::string_view client,
-                                   std::string_view endpoint, size_t endpoints_max) {
-    auto of = entry->clients.find(client);
-    if (of == entry->clients.end()) of = entry->clients.emplace(client, Entry::Endpoints()).first;
-    auto at = of->second.find(endpoint);
-    if (at == of->second.end()) {
-      if (of->second.size() >= endpoints_max) return std::nullopt;
-      at = of->second.emplace(endpoint, 0).first;
-    }
-    ++at->second;
-    return Place(entry, of, at);
+                                   std::string_view account, std::string_view endpoint, size_t endpoints_max) {
+    const auto of = entry->clients.find(client);
+    const Entry::OfClient none;
+    const Entry::OfClient& taken = of == entry->clients.end() ? none : of->second;
+    const auto whose = taken.accounts.find(account);
+    const size_t own = whose == taken.accounts.end() ? 0 : whose->second.size();
+    const bool is_new = own == 0 || !whose->second.contains(endpoint);
+    if (is_new && !fits_fair_share(taken.endpoints, own, 1, endpoints_max)) return std::nullopt;
+    return Place(entry, client, account, endpoint);
   }
   Place(Place&&) = default;
   ~Place() {
     if (entry_ == nullptr || --at_->second > 0) return;
-    of_->second.erase(at_);
-    if (of_->second.empty()) entry_->clients.erase(of_);
+    whose_->second.erase(at_);
+    --of_->second.endpoints;
+    if (whose_->second.empty()) of_->second.accounts.erase(whose_);
+    if (of_->second.accounts.empty()) entry_->clients.erase(of_);
   }
 
  private:
-  Place(std::shared_ptr<Entry> entry, Entry::Clients::iterator of, Entry::Endpoints::iterator at)
-      : entry_(std::move(entry)), of_(of), at_(at) {}
+  Place(std::shared_ptr<Entry> entry, std::string_view client, std::string_view account, std::string_view endpoint)
+      : entry_(std::move(entry)),
+        of_(entry_->clients.try_emplace(std::string(client)).first),
+        whose_(of_->second.accounts.try_emplace(std::string(account)).first),
+        at_(whose_->second.try_emplace(std::string(endpoint)).first) {
+    if (++at_->second == 1) ++of_->second.endpoints;
+  }
   std::shared_ptr<Entry> entry_;
   Entry::Clients::iterator of_;
+  Entry::Accounts::iterator whose_;
   Entry::Endpoints::iterator at_;
 };
 
@@ -129,7 +143,7 @@ Result<std::unique_ptr<FabricTokenWindows>> FabricTokenWindows::create(const Opt
   self->port_first_ = options.port_first;
   self->port_last_ = options.port_last;
   self->own_ports_ = options.own_ports;
-  self->client_endpoints_max_ = options.client_endpoints_max;
+  self->address_endpoints_max_ = 2 * options.client_endpoints_max;
   return self;
 }
 
@@ -190,7 +204,8 @@ Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& to
     return fail(Errc::rdma_not_supported, "token: its provider has no comparable addresses");
   }
   VB_TRY(check_address(token, client.address));
-  auto place = Place::take(*entry, client_of(client.address), token.endpoint_name, client_endpoints_max_);
+  auto place =
+      Place::take(*entry, client_of(client.address), client.account, token.endpoint_name, address_endpoints_max_);
   if (!place) {
     refused("busy").add();
     return fail(Errc::rdma_not_supported, "token: its client has windows at too many endpoints");

@@ -40,7 +40,9 @@ class FabricTokenWindows final : public Dialect {
     uint16_t port_first = 32768, port_last = 65535;
     // Ports that this server listens on (HTTP, ...): not allowed on this host's own addresses.
     std::vector<uint16_t> own_ports = {};
-    // Endpoints at which one client may have windows open, per core and provider.
+    // Endpoints at which one account may have windows open from one client's address, per core and provider, if no
+    // other account has any from there. All accounts of an address have twice as many, which they share fairly
+    // (base/fair_share.h); requests that are not signed count as one account.
     size_t client_endpoints_max = client_part(fabric::ofi::Options().data_endpoints_max);
   };
   static Result<std::unique_ptr<FabricTokenWindows>> create(const Options& options);
@@ -64,7 +66,7 @@ class FabricTokenWindows final : public Dialect {
 
   std::vector<Network> networks_;
   uint16_t port_first_ = 0, port_last_ = 0;
-  size_t client_endpoints_max_ = 0;
+  size_t address_endpoints_max_ = 0;  // of all accounts
   std::vector<uint16_t> own_ports_;
   std::vector<std::shared_ptr<Entry>> entries_;
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "fabric/ofi/address.h"
 #include "fabric/ofi/testing.h"
 #include "rdma/token_windows.h"
@@ -116,6 +118,41 @@ TEST_F(TokenWindowsTest, OneClientHasThemAtFewEndpoints) {
   EXPECT_EQ(open_at(40'003, "192.0.2.1"), Errc::ok) << "another client";
   server.call([&] { held.erase(held.begin()); });
   EXPECT_EQ(open_at(40'003, "2001:db8::1"), Errc::ok) << "its place is free again";
+  server.call([&] { held.clear(); });
+}
+
+// Behind a proxy, or on a host with many users.
+TEST_F(TokenWindowsTest, AccountsBehindOneAddressShareItsEndpointsFairly) {
+  windows = make({.networks = {}, .client_endpoints_max = 4});
+  const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
+  const auto own = boost::asio::ip::make_address(own_address());
+  std::map<std::string, std::vector<std::unique_ptr<fabric::Window>>> held;
+  uint16_t port = 40'000;
+  // How many more endpoints the account gets.
+  const auto take_all = [&](const std::string& account, std::string_view peer = "192.0.2.1") {
+    size_t taken = 0;
+    for (int i = 0; i < 20; ++i) {
+      Token token = token_of(*lent);
+      token.endpoint_name = fabric::ofi::encode_socket_name({own, ++port});
+      const rdma::TokenClient asking{peer, account, account};
+      server.call([&] {
+        auto window = windows->open(token, asking, Access::server_writes);
+        if (!window) return;
+        held[account].push_back(std::move(*window));
+        ++taken;
+      });
+    }
+    return taken;
+  };
+  EXPECT_EQ(take_all(""), 4u) << "requests that are not signed are bounded together";
+  EXPECT_EQ(take_all("111111111111"), 2u) << "an account finds room beside them";
+  EXPECT_EQ(take_all("222222222222"), 1u) << "and another one";
+  EXPECT_EQ(take_all("333333333333"), 0u) << "the address is bounded, too";
+  EXPECT_EQ(take_all("111111111111", "192.0.2.2"), 4u) << "from another address";
+  server.call([&] { held[""].clear(); });
+  EXPECT_EQ(take_all("222222222222"), 2u) << "what is free is shared by those that are there";
+  server.call([&] { held.clear(); });
+  EXPECT_EQ(take_all("333333333333"), 4u) << "places are given back";
   server.call([&] { held.clear(); });
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 
+#include "auth/account_of.h"
 #include "auth/network_rules.h"
 #include "base/bytes.h"
 #include "base/decimal.h"
@@ -66,7 +67,9 @@ std::optional<Error> refuse_window(const Context& context, const rdma::Token& to
 fabric::WindowDescriptor window_of(const rdma::Token& token) { return {token.base, token.size, token.key}; }
 
 Result<std::unique_ptr<fabric::Window>> open_window(Context& context, const rdma::Token& token, fabric::Access access) {
-  return context.windows->open(token, {context.caller().peer_address, token_owner(context.caller())}, access);
+  const Call& caller = context.caller();
+  return context.windows->open(token, {caller.peer_address, token_owner(caller), auth::account_of(caller.identity)},
+                               access);
 }
 
 // A client gives up after about 10 s and reuses its memory. So operations are posted in the first half of a transfer's
@@ -302,12 +305,7 @@ std::string_view token_owner(const Call& caller) {
 }
 
 rdma::rc::Payer payer_of(const Call& caller) {
-  const auth::Identity& identity = caller.identity;
-  if (identity.anonymous) return {{}, caller.peer_address};
-  const auto* const principal = identity.principal.get();
-  const bool of_account = principal != nullptr && principal->account != nullptr;
-  return {std::string(of_account ? std::string_view(principal->account->id) : auth::root_account_id),
-          caller.peer_address};
+  return {std::string(auth::account_of(caller.identity)), caller.peer_address};
 }
 
 std::string connection_owner(const Call& caller) {

@@ -83,14 +83,21 @@ def check(make_client, s3):
         assert answers == [refusal, refusal], (moving, answers)
         assert s3.call("GET", "/bucket/again").body == bytes(MIB), "read by a token of an earlier transfer"
         assert driver.read(memory, MIB) == data[:MIB], "changed by a token of an earlier transfer"
-    # Registrations may overlap: the one of the address that is given counts.
+    # Registrations may overlap: the one that reaches farthest counts, as for host memory.
     assert client.register(memory + MIB, 1000) == 0
+    assert client.callback_max(memory + MIB) == size - MIB and client.callback_max(memory + MIB + 2000) == size - MIB - 2000
+    moves.seen.clear()
+    assert client.put(context, memory + MIB + 1500, 1000, 0, 500) == 1000, "inside the outer one alone"
+    assert moves.seen == [(memory + MIB + 2000, 1000, 0)]
+    assert s3.call("GET", "/bucket/device").body == data[MIB + 2000:MIB + 3000]
+    assert client.put(context, memory + MIB, 2000, 0, 0) == 2000, "longer than the one that begins there"
+    assert s3.call("GET", "/bucket/device").body == data[MIB:MIB + 2000]
     assert s3.call("PUT", "/bucket/device", body=data[:1000]).status == 200
     driver.write(memory + MIB, bytes(5000))
     assert client.get(context, memory, 1000, 0, MIB + 2000) == 1000
     assert driver.read(memory + MIB, 5000) == bytes(2000) + data[:1000] + bytes(2000)
     driver.write(memory, data)
-    assert client.release(memory + MIB) == 0
+    assert client.release(memory + MIB) == 0 and client.callback_max(memory + MIB) == size - MIB
     # The driver's refusals.
     for call, run in ((b"cuMemcpyHtoD_v2", client.get), (b"cuMemcpyDtoH_v2", client.put), (b"cuStreamSynchronize", client.get)):
         library.double_fail(call, 700, 0)

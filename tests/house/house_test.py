@@ -7,6 +7,7 @@ import pathlib
 import re
 import sys
 import tempfile
+import tomllib
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import wrap_prose  # noqa: E402
@@ -333,13 +334,29 @@ def check_rooms_have_readme(root):
             if folder.is_dir() and any(folder.iterdir()) and not (folder / "README.md").exists()]
 
 
+def check_planted(root):
+    """tools/planted.py replaces a text that stands once in its file: an edit that fits no more plants nothing."""
+    findings = []
+    for table in sorted((root / "tests").glob("*/planted*.toml")):
+        for fault in tomllib.loads(table.read_text())["fault"]:
+            changed = {}
+            for edit in fault["edit"]:
+                source = root / edit["file"]
+                text = changed.get(source) or (source.read_text() if source.exists() else "")
+                if (times := text.count(edit["old"])) != 1:
+                    findings.append((table, 1, f"{fault['name']}: {edit['file']} has {times} times {edit['old']!r}"))
+                changed[source] = text.replace(edit["old"], edit["new"])
+    return findings
+
+
 def everything(root):
     """All findings, and how many files of src/ were looked at."""
     sources = [path for path in sorted((root / "src").rglob("*")) if path.suffix in (".cc", ".h")]
     assert sources, "no sources found"
     findings = [finding for path in sources for finding in check_source(root, path)]
     findings += check_other_code(root) + check_public_headers(root) + check_rooms_have_readme(root)
-    findings += check_unnamed_names(root) + check_documents(root, sources) + check_prose(root) + check_scripts(root) + check_s3_codes(root)
+    findings += check_unnamed_names(root) + check_documents(root, sources) + check_prose(root) + check_scripts(root)
+    findings += check_s3_codes(root) + check_planted(root)
     return findings, len(sources)
 
 
@@ -391,7 +408,19 @@ BROKEN = [
     ("src/fabric/tcp/beside.cc", '#include "fabric/local/local.h"\n', "fabric/tcp includes fabric/local/local.h"),
     ("src/fabric/quic/quic.cc", '#include "fabric/fabric.h"\n', "fabric/quic has no place in the order of folders"),
     ("src/store/logic/up.cc", '#include "store/local/up.h"\n', "store/logic includes store/local/up.h"),
+    ("tests/zoo/planted.toml", """[[fault]]
+name = "a check is missing"
+edit = [{file = "src/base/one.cc", old = "void same", new = ""}, {file = "src/base/one.cc", old = "void same", new = ""}]
+""", "src/base/one.cc has 0 times 'void same'"),
+    ("tests/zoo/planted_absent.toml", """[[fault]]
+name = "a file has gone"
+edit = [{file = "src/base/gone.cc", old = "int x", new = ""}]
+""", "src/base/gone.cc has 0 times"),
     # Allowed text, which must cause no finding.
+    ("tests/simulator/planted.toml", """[[fault]]
+name = "a fault that can be planted"
+edit = [{file = "src/store/store.cc", old = "int x", new = "int y"}, {file = "src/store/store.cc", old = "int y", new = ""}]
+""", None),
     ("src/store/local/down.cc", '#include "store/logic/keys.h"\n#include "store/local/up.h"\n#include "store/store.h"\n', None),
     ("src/store/logic/up_test.cc", '#include "store/local/up.h"\n', None),
     ("src/s3/sound.cc", "// see s3/errors.cc and `base/one.cc`\nco_await f(named);  // f({1}, [&] {})\n// to do it\n", None),

@@ -11,6 +11,7 @@
 #include "simulator/rados_model.h"
 #include "store/conformance/on_rados.h"
 #include "store/logic/keys.h"
+#include "store/rados/upkeep/tombstones.h"
 
 namespace verbena::store::conformance {
 namespace {
@@ -51,6 +52,14 @@ class RadosFaults : public ::testing::Test {
     return found == rows.end() ? std::string() : found->second;
   }
   uint64_t bucket() { return parts().buckets.find("b")->id; }
+  // Rows of the bucket's first tablet that begin with one of these letters.
+  std::set<std::string> rows_of_keys(const std::string& letters) {
+    std::set<std::string> found;
+    for (const auto& [name, value] : object(rados::tablet_object(bucket(), 0)).rows) {
+      if (letters.find(name.front()) != std::string::npos) found.insert(name);
+    }
+    return found;
+  }
   rados::BucketPtr state() { return *parts().run(parts().registry.load(bucket())); }
   // Drives a call of the first server until the key's version token is another one: the change is made then.
   template <class T>
@@ -386,6 +395,68 @@ TEST_F(RadosFaults, ARenameThatWasLeftIsUndoneWithoutItsSource) {
   EXPECT_EQ(t.get("b", "a").value_or("nothing"), "x");
   model.hold("first", source.object, {});
   EXPECT_EQ(t.get("b", from).value_or("nothing"), "x");
+}
+
+// Version tokens of keys with versions, and of keys of which there was an upload alone, stayed for ever.
+TEST_F(RadosFaults, OfKeysThatComeAndGoNothingStaysInATablet) {
+  t.options.clock = &system_clock();  // which goes on while the test sleeps
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  for (int i = 0; i < 30; ++i) {
+    const auto one = t.put("b", key(i), "one"), two = t.put("b", key(i), "two");
+    ASSERT_TRUE(one && two);
+    for (const auto& version : {one->version_id, two->version_id}) {
+      ASSERT_TRUE(t.remove_version("b", key(i), version));
+    }
+    const auto upload = t.start_upload("b", "upload/" + key(i));
+    ASSERT_TRUE(upload && t.run(t.engine().abort_upload("b", upload->key, upload->upload_id)));
+  }
+  ASSERT_TRUE(t.put("b", "stays", "x"));
+  EXPECT_EQ(rows_of_keys("g").size(), 61u);
+  std::this_thread::sleep_for(std::chrono::minutes(14));
+  EXPECT_EQ(rows_of_keys("gz"), std::set<std::string>{rados::version_token_row("stays")});
+}
+
+// The sweep reads, and others change the keys before its call, which compares what it has read.
+TEST_F(RadosFaults, SweepsBesideChangesOfTheSameKeysLoseNothing) {
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  const auto other = another("second");
+  const std::set<uint64_t> living = {parts().garbage->incarnation(), parts(*other).garbage->incarnation()};
+  std::atomic<bool> stop{false};
+  std::thread sweeping([&] {
+    while (!stop) EXPECT_TRUE(parts().run(rados::sweep_tablet(parts().registry, state(), 0, INT64_MAX, living)));
+  });
+  const auto put = [&](const std::string& to, const std::string& bytes) -> Result<ObjectInfo> {
+    VB_ASSIGN(auto writer, t.run(other->create("b", to, std::nullopt)));
+    VB_TRY(t.append(*writer, bytes));
+    ObjectInfo info;
+    info.size = bytes.size();
+    return t.run(writer->commit(info, {}));
+  };
+  const auto remove = [&](const std::string& from, const std::string& version) {
+    return t.run(other->remove("b", from, {.version_id = version, .conditions = {}}));
+  };
+  for (int i = 0; i < 150; ++i) {
+    const std::string at = key(i % 3);
+    const auto one = put(at, "one"), two = put(at, "two");
+    ASSERT_TRUE(one && two) << i;
+    ListVersionsRequest request;
+    request.prefix = at;
+    const auto versions = t.all_versions("b", request);
+    ASSERT_TRUE(versions && versions->size() == 2) << i;
+    EXPECT_EQ(versions->front().info.version_id, two->version_id) << i;
+    ASSERT_TRUE(remove(at, two->version_id)) << i;
+    EXPECT_EQ(t.get("b", at).value_or("nothing"), "one") << i;
+    ASSERT_TRUE(remove(at, one->version_id)) << i;
+    EXPECT_EQ(t.run(other->stat("b", at)).error(), Errc::no_such_key) << i;
+  }
+  stop = true;
+  sweeping.join();
+  EXPECT_TRUE(parts().run(rados::sweep_tablet(parts().registry, state(), 0, INT64_MAX, living)));
+  EXPECT_TRUE(rows_of_keys("gz").empty());
 }
 
 // The bucket's own object and row went before a tablet whose bytes could not be removed: after the end of the server

@@ -43,7 +43,9 @@ struct NativeCall {
     uint64_t number = 0;
     bool unfinished = false;  // the device may still copy for the server: it did not finish in time
   } device;
-  std::unique_ptr<fabric::Lent> lent;  // withdrawn when the call is done, before its completion
+  // Withdrawn when the call is done, before its completion. Of a device that is still at work: the call is done before,
+  // and its thread, or its completion, waits for the device without the mutex.
+  std::unique_ptr<fabric::Lent> lent;
 
   // Why a thread that sleeps for this call is woken.
   enum State : uint32_t { waiting, finished, lead };

@@ -8,6 +8,7 @@
 #include "base/copy.h"
 #include "client/native/match.h"
 #include "client/native/request.h"
+#include "fabric/device.h"
 
 namespace verbena::client {
 namespace {
@@ -23,12 +24,18 @@ constexpr size_t reply_size_max = wire::reply_size_max;
 constexpr size_t progress_size = 8;
 
 // Several windows, withdrawn together.
-class LentMany final : public fabric::Lent {
+class LentMany final : public fabric::DeviceLent {
  public:
   const fabric::WindowDescriptor& descriptor() const override { return lent_.front()->descriptor(); }
   MutableBytes bytes() const override { return lent_.front()->bytes(); }
   void revoke() override {
     for (auto& lent : lent_) lent->revoke();
+  }
+  bool is_at_work() const override {
+    return std::ranges::any_of(lent_, [](const auto& lent) {
+      const auto* const of_device = dynamic_cast<const fabric::DeviceLent*>(lent.get());
+      return of_device != nullptr && of_device->is_at_work();
+    });
   }
   void add(std::unique_ptr<fabric::Lent> lent) { lent_.push_back(std::move(lent)); }
 

@@ -3,9 +3,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 #include "client/trace_scope.h"
+#include "fabric/device.h"
 #include "native/wire/batch.h"
 #include "native/wire/watch.h"
 
@@ -17,6 +20,12 @@ namespace wire = native::wire;
 constexpr std::chrono::milliseconds stream_nap{20};  // interval between checks of deadlines
 constexpr std::chrono::milliseconds bye_patience{100};
 constexpr std::chrono::milliseconds end_patience{100};
+
+// Whether a device may still be at work in what a call has lent.
+bool is_at_work(const NativeCall& call) {
+  const auto* const of_device = dynamic_cast<const fabric::DeviceLent*>(call.lent.get());
+  return of_device != nullptr && of_device->is_at_work();
+}
 
 }  // namespace
 
@@ -59,6 +68,7 @@ Result<void> NativeStream::run(NativeCall& call, const Prepare& prepare) {
   }
   await(lock, call);
   fire(lock);
+  leave(lock, call);
   return call.outcome;
 }
 
@@ -90,12 +100,21 @@ bool NativeStream::drive(NativeCall& call, Deadline until) {
     lock.lock();
   }
   fire(lock);
-  return call.done;
+  return leave(lock, call);
 }
 
-bool NativeStream::is_done(const NativeCall& call) {
+bool NativeStream::is_done(NativeCall& call) {
   Lock lock = enter();
-  return call.done;
+  return leave(lock, call);
+}
+
+// Whether the call is done. Then it is its caller's again, who waits for a device that is still at work on it, and no
+// other thread does.
+bool NativeStream::leave(Lock& lock, NativeCall& call) {
+  if (!call.done || call.lent == nullptr) return call.done;
+  lock.unlock();
+  call.lent.reset();
+  return true;
 }
 
 void NativeStream::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) {
@@ -366,11 +385,11 @@ void NativeStream::finish(NativeCall& call, Result<void> outcome, Answer answer)
   call.outcome = outcome;
   // From here on nothing lands in the caller's memory. Without an answer, an operation may still be running.
   if (call.lent != nullptr && answer == Answer::missing) call.lent->revoke();
-  call.lent.reset();
+  if (!is_at_work(call)) call.lent.reset();
   free_slot(call);
   call.done = true;
   if (call.asynchronous) {
-    --async_in_flight_;
+    if (call.lent == nullptr) --async_in_flight_;
     finished_.emplace_back(static_cast<AsyncCall*>(&call));
   } else if (call.sleeping && call.state.load() == NativeCall::waiting) {
     call.state = NativeCall::finished;
@@ -408,13 +427,28 @@ void NativeStream::break_off(Error why) {
   buffer_free_.notify_all();
 }
 
+// Those to be completed now: calls with a device at work stay, and whichever thread leads looks again. On a broken
+// stream no thread leads any more.
+std::vector<std::unique_ptr<AsyncCall>> NativeStream::take_finished() {
+  const auto stays = [this](const auto& call) { return !broken_ && is_at_work(*call); };
+  std::vector<std::unique_ptr<AsyncCall>> taken = std::exchange(finished_, {});
+  if (std::ranges::any_of(taken, stays)) {
+    const auto rest = std::ranges::stable_partition(taken, std::not_fn(stays));
+    std::ranges::move(rest, std::back_inserter(finished_));
+    taken.erase(rest.begin(), rest.end());
+  }
+  for (const auto& call : taken) {
+    if (call->lent != nullptr) --async_in_flight_;
+  }
+  return taken;
+}
+
 // Runs the completions of finished calls, outside the lock.
 void NativeStream::fire(Lock& lock) {
-  while (!finished_.empty()) {
-    auto batch = std::move(finished_);
-    finished_.clear();
+  for (auto batch = take_finished(); !batch.empty(); batch = take_finished()) {
     lock.unlock();
     for (auto& call : batch) {
+      call->lent.reset();
       call->settle(*call);
       if (call->outcome) {
         call->complete(std::move(call->object));

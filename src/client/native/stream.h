@@ -51,7 +51,7 @@ class NativeStream {
   Result<void> post(NativeCall& call, const Prepare& prepare, bool patient);
   // Polls until the call is done or `until` is reached; does not poll while another thread does. True if it is done.
   bool drive(NativeCall& call, Deadline until);
-  bool is_done(const NativeCall& call);
+  bool is_done(NativeCall& call);
   // Sends; the completion comes later, or, when sending fails, before this returns.
   void start(std::unique_ptr<AsyncCall> call, const Prepare& prepare);
 
@@ -93,6 +93,8 @@ class NativeStream {
   void end_unwanted(Lock& lock);
   enum class Answer { came, missing };
   void finish(NativeCall& call, Result<void> outcome, Answer answer);
+  static bool leave(Lock& lock, NativeCall& call);
+  std::vector<std::unique_ptr<AsyncCall>> take_finished();
   void expire(Deadline now);
   void break_off(Error why);
   void fire(Lock& lock);

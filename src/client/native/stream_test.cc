@@ -2,6 +2,7 @@
 #include "client/native/stream.h"
 
 #include "client/trace_scope.h"
+#include "fabric/device.h"
 #include "native/wire/watch.h"
 #include "verbena/client.h"
 
@@ -24,6 +25,25 @@ struct Script {
   bool floods = false;                          // poll() then brings an unrelated reply each time
   uint64_t flooded = 0;
   std::vector<std::vector<std::byte>> sent;
+  std::atomic<bool> at_work{false}, revoked{false};  // a device
+};
+
+// Memory of a device that is at work for as long as the script says, but not longer than a test may wait.
+class ScriptedDevice final : public fabric::DeviceLent {
+ public:
+  explicit ScriptedDevice(Script& script) : script_(script) {}
+  ~ScriptedDevice() override {
+    while (is_at_work()) std::this_thread::yield();
+  }
+  const fabric::WindowDescriptor& descriptor() const override { return descriptor_; }
+  MutableBytes bytes() const override { return {}; }
+  void revoke() override { script_.revoked = true; }
+  bool is_at_work() const override { return script_.at_work && SteadyClock::now() < until_; }
+
+ private:
+  Script& script_;
+  const Deadline until_ = deadline_in(10s);
+  fabric::WindowDescriptor descriptor_{};
 };
 
 class ScriptedLent final : public fabric::Lent {
@@ -225,6 +245,68 @@ TEST_F(NativeStreamTest, AStreamThatCannotLendBecauseItsLinkIsClosedIsBroken) {
   };
   EXPECT_EQ(stream_->run(call, lend).error(), Errc::closed);
   EXPECT_TRUE(stream_->broken());
+}
+
+// A call that gets no answer waits for its device, and no other call does.
+TEST_F(NativeStreamTest, ADeviceAtWorkKeepsOnlyItsOwnCallWaiting) {
+  script_.at_work = true;
+  std::atomic<bool> ended{false};
+  std::jthread waiting([&] {
+    CodeCall call;
+    call.type = wire::Type::get;
+    call.deadline = deadline_in(20ms);
+    call.patient = true;
+    const auto lend = [&](NativeStream::Body&) -> Result<void> {
+      call.lent = std::make_unique<ScriptedDevice>(script_);
+      return {};
+    };
+    EXPECT_EQ(stream_->run(call, lend).error(), Errc::timed_out);
+    ended = true;
+  });
+  const Deadline until = deadline_in(8s);
+  while (!script_.revoked && SteadyClock::now() < until) std::this_thread::yield();
+  CodeCall other;
+  other.type = wire::Type::get;
+  other.deadline = deadline_in(60s);
+  const auto prepare = [&](NativeStream::Body&) -> Result<void> {
+    script_.replies.push_back(reply_to(other.request, 1, Errc::ok));
+    return {};
+  };
+  EXPECT_TRUE(stream_->run(other, prepare));
+  EXPECT_FALSE(ended) << "the device may still write into its memory";
+  script_.at_work = false;
+  waiting.join();
+  EXPECT_TRUE(ended);
+}
+
+TEST_F(NativeStreamTest, ADeviceAtWorkKeepsOnlyItsOwnCompletionWaiting) {
+  script_.at_work = true;
+  auto slow = call_that_counts(20ms);
+  slow->patient = true;
+  AsyncCall& lends = *slow;
+  const auto lend = [&](NativeStream::Body&) -> Result<void> {
+    lends.lent = std::make_unique<ScriptedDevice>(script_);
+    return {};
+  };
+  stream_->start(std::move(slow), lend);
+  const auto eventually = [](const auto& holds) {
+    const Deadline until = deadline_in(8s);
+    while (!holds() && SteadyClock::now() < until) std::this_thread::yield();
+    return holds();
+  };
+  ASSERT_TRUE(eventually([&] { return script_.revoked.load(); }));
+  auto answered = call_that_counts(60s);
+  AsyncCall& other = *answered;
+  const auto prepare = [&](NativeStream::Body&) -> Result<void> {
+    script_.replies.push_back(reply_to(other.request, 1, Errc::no_such_key));
+    return {};
+  };
+  stream_->start(std::move(answered), prepare);
+  EXPECT_TRUE(eventually([&] { return completions_ == 1; }));
+  EXPECT_EQ(error_, Errc::no_such_key);
+  script_.at_work = false;
+  EXPECT_TRUE(eventually([&] { return completions_ == 2; }));
+  EXPECT_EQ(error_, Errc::timed_out);
 }
 
 // The server has begun the watch, and would keep it for as long as the session lives.

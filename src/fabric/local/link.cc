@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 
 #include "fabric/local/agreements.h"
@@ -60,24 +61,33 @@ class LocalLent final : public Lent {
 
 // When the server has answered, the device has finished, or the server has given it up. Without an answer the device
 // may be at work for as long as the server lets it.
-class DeviceLent final : public Lent {
+class LentOfDevice final : public DeviceLent {
  public:
-  DeviceLent(std::shared_ptr<Lending> lending, Lending::Held held, const WindowDescriptor& descriptor, bool* unfinished)
+  LentOfDevice(std::shared_ptr<Lending> lending, Lending::Held held, const WindowDescriptor& descriptor,
+               bool* unfinished)
       : lending_(std::move(lending)), held_(held), descriptor_(descriptor), unfinished_(unfinished) {}
-  ~DeviceLent() override {
-    const bool ended = lending_->withdraw(held_, deadline_in(patience_));
+  ~LentOfDevice() override {
+    const bool ended = lending_->withdraw(held_, until_.value_or(deadline_in(answered_patience)));
     if (!ended && unfinished_ != nullptr) *unfinished_ = true;
   }
   const WindowDescriptor& descriptor() const override { return descriptor_; }
   MutableBytes bytes() const override { return {}; }
-  void revoke() override { patience_ = std::chrono::milliseconds(6'000); }
+  // All that are revoked together have their time together.
+  void revoke() override {
+    lending_->end_permit(held_);
+    until_ = deadline_in(unanswered_patience);
+  }
+  bool is_at_work() const override {
+    return until_ && SteadyClock::now() < *until_ && lending_->is_used(held_) && !lending_->server_is_gone();
+  }
 
  private:
   std::shared_ptr<Lending> lending_;
   Lending::Held held_;
   WindowDescriptor descriptor_;
+  static constexpr std::chrono::milliseconds answered_patience{10}, unanswered_patience{6'000};
   bool* unfinished_;
-  std::chrono::milliseconds patience_{10};
+  std::optional<Deadline> until_;  // since revoke()
 };
 
 }  // namespace
@@ -105,9 +115,13 @@ Result<Lending::Held> Lending::permit(Access access) {
   return Held{slot, generation};
 }
 
+void Lending::end_permit(Held held) { withdraw_window<NativePlatform>(region_.permit(held.slot).permit); }
+
+bool Lending::is_used(Held held) { return window_is_busy(region_.permit(held.slot).busy); }
+
 bool Lending::withdraw(Held held, Deadline until) {
+  end_permit(held);
   Permit& shared = region_.permit(held.slot);
-  withdraw_window<NativePlatform>(shared.permit);
   // At most one slice of a copy, unless the server is stopped in the middle of it: then waiting is the only option.
   for (size_t turn = 1; window_is_busy(shared.busy); ++turn) {
     if (turn % 64 != 0) {
@@ -263,7 +277,7 @@ Result<std::unique_ptr<Lent>> LocalLink::lend_device(const DeviceLoan& loan, Acc
   const WindowKey window{
       .memory = static_cast<uint32_t>(loan.memory), .slot = held.slot, .generation = held.generation};
   const WindowDescriptor descriptor{.base = loan.at, .size = loan.size, .key = window.pack()};
-  return std::make_unique<DeviceLent>(lending_, held, descriptor, loan.unfinished);
+  return std::make_unique<LentOfDevice>(lending_, held, descriptor, loan.unfinished);
 }
 
 Result<uint32_t> LocalLink::hand_over(std::span<const int> descriptors) {

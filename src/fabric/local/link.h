@@ -31,6 +31,9 @@ class Lending {
   };
   // slow_down when permits_max windows are lent already.
   Result<Held> permit(Access access);
+  // The server begins no operation in the window from now on. One may be in progress: is_used().
+  void end_permit(Held held);
+  bool is_used(Held held);
   // Returns when the server does not touch the window any more and will not again.
   void withdraw(Held held) { static_cast<void>(withdraw(held, Deadline::max())); }
   // False: at `until` it still may. The permit is then never used again.

@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/kernel_files.h"
 #include "base/log.h"
-#include "fabric/ofi/sysfs.h"
 
 namespace verbena::fabric::ofi {
 namespace {
@@ -88,13 +88,10 @@ std::optional<Gid> read_gid(const fs::path& port, unsigned index, bool iwarp) {
 // The best GID of one port, or the requested one.
 std::optional<Gid> pick(const fs::path& port, std::optional<unsigned> index, bool iwarp) {
   if (index) return read_gid(port, *index, iwarp);
-  std::error_code error;
   std::vector<unsigned> indices;
-  for (const auto& entry : fs::directory_iterator(port / "gids", error)) {
+  for (const std::string& name : entries_of(port / "gids")) {
     unsigned value = 0;
-    if (std::sscanf(entry.path().filename().c_str(), "%u", &value) == 1 && value < gid_table_max) {
-      indices.push_back(value);
-    }
+    if (std::sscanf(name.c_str(), "%u", &value) == 1 && value < gid_table_max) indices.push_back(value);
   }
   std::sort(indices.begin(), indices.end());
   std::optional<Gid> best;
@@ -120,8 +117,7 @@ Result<std::string> gid_source_address(const GidChoice& choice, const fs::path& 
     }
     devices.push_back(choice.device);
   } else {
-    for (const auto& entry : fs::directory_iterator(sysfs, error)) devices.push_back(entry.path().filename());
-    std::sort(devices.begin(), devices.end());
+    devices = entries_of(sysfs);
   }
   if (devices.empty()) return fail(Errc::bad_config, "rdma: this machine has no RDMA device");
   for (const auto& device : devices) {

@@ -1,14 +1,13 @@
 #include "fabric/ofi/port_counters.h"
 
 #include <charconv>
-#include <fstream>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/kernel_files.h"
 #include "base/metrics.h"
 #include "fabric/ofi/ofi.h"
-#include "fabric/ofi/sysfs.h"
 
 namespace verbena::fabric::ofi {
 namespace {
@@ -21,12 +20,8 @@ constexpr size_t counters_max = 256;  // in one folder
 constexpr size_t name_size_max = 64;  // characters
 
 std::vector<std::string> entries(const fs::path& folder, size_t most) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end && names.size() < most; it.increment(error)) {
-    std::string name = it->path().filename().string();
-    if (name.size() <= name_size_max) names.push_back(std::move(name));
-  }
+  auto names = entries_of(folder, most);
+  std::erase_if(names, [](const std::string& name) { return name.size() > name_size_max; });
   return names;
 }
 

@@ -15,8 +15,8 @@
 #include <memory>
 
 #include "base/fd.h"
+#include "base/kernel_files.h"
 #include "base/log.h"
-#include "fabric/ofi/sysfs.h"
 
 namespace verbena::fabric::ofi {
 namespace {
@@ -31,14 +31,6 @@ std::optional<uint16_t> read_pkey(const fs::path& file) {
   const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), value, 16);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-std::vector<std::string> entries_of(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) names.push_back(entry.path().filename());
-  std::ranges::sort(names);
-  return names;
 }
 
 bool is_chosen(const SegmentDevice& device, const std::string& name, const std::string& port) {

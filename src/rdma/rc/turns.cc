@@ -5,7 +5,6 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/owners_queue.h"
 
 namespace verbena::rdma::rc {
 
@@ -30,110 +30,83 @@ std::unexpected<Error> too_late() {
 struct Turns::State : std::enable_shared_from_this<State> {
   struct Waiting {
     Resume resume;
+    std::string account;  // empty: not signed
     Deadline until;
   };
-  struct One {
-    std::string account;  // empty: not signed
-    size_t taken = 0;
-    std::deque<Waiting> waiting;
-  };
+  using Counts = std::unordered_map<std::string, size_t>;
   explicit State(const Limits& of) : limits(of) {}
 
   void add(const std::string& payer, const std::string& account, Resume resume);
-  void give_back(const std::string& payer);
+  void give_back(const std::string& payer, const std::string& account);
   void end();
   void grant();
-  bool may_take(const One& one) const;
+  bool may_take(const std::string& payer, const Waiting& waiting) const;
   bool grant_one(std::vector<std::pair<Resume, Turn>>& granted);
-  std::vector<Resume> take_late();
 
   const Limits limits;
   std::mutex mutex;
   bool ended = false;
   size_t taken = 0;
-  std::unordered_map<std::string, size_t> accounts;  // the turns that each has; all that are not signed are one
-  std::unordered_map<std::string, One> payers;       // that wait or have a turn
-  std::deque<std::string> order;                     // of those that wait, the next first
+  Counts payers, accounts;  // the turns that each has; all that are not signed are one account
+  OwnersQueue<Waiting> queue;
 };
 
 struct Turns::Held {
   std::shared_ptr<State> state;
-  std::string payer;
-  Held(std::shared_ptr<State> of, std::string whose) : state(std::move(of)), payer(std::move(whose)) {}
+  std::string payer, account;
+  Held(std::shared_ptr<State> of, std::string whose, std::string of_account)
+      : state(std::move(of)), payer(std::move(whose)), account(std::move(of_account)) {}
   Held(const Held&) = delete;
-  ~Held() { state->give_back(payer); }
+  ~Held() { state->give_back(payer, account); }
 };
 
 void Turns::State::add(const std::string& payer, const std::string& account, Resume resume) {
   {
     const std::lock_guard lock(mutex);
-    if (!ended) {
-      One& one = payers[payer];
-      one.account = account;
-      if (one.waiting.empty()) order.push_back(payer);
-      one.waiting.push_back({std::exchange(resume, nullptr), deadline_in(limits.waits_max)});
-    }
+    if (!ended) queue.add(payer, {std::exchange(resume, nullptr), account, deadline_in(limits.waits_max)});
   }
   if (resume) return resume(fail(Errc::closed, "reliable connections: the server stops"));
   grant();
 }
 
-void Turns::State::give_back(const std::string& payer) {
-  std::vector<Resume> late;
+void Turns::State::give_back(const std::string& payer, const std::string& account) {
+  std::vector<Waiting> late;
   {
     const std::lock_guard lock(mutex);
-    const auto place = payers.find(payer);
-    One& one = place->second;
-    --one.taken;
+    const auto count_down = [](Counts& counts, const std::string& name) {
+      const auto place = counts.find(name);
+      if (--place->second == 0) counts.erase(place);
+    };
+    count_down(payers, payer);
+    count_down(accounts, account);
     --taken;
-    if (const auto account = accounts.find(one.account); --account->second == 0) accounts.erase(account);
-    if (one.taken == 0 && one.waiting.empty()) payers.erase(place);
-    late = take_late();
+    // Those of a payer wait equally long, the oldest first.
+    late = queue.take_leading([now = SteadyClock::now()](const Waiting& one) { return now >= one.until; });
   }
-  for (const Resume& resume : late) resume(too_late());
+  for (const Waiting& one : late) one.resume(too_late());
   grant();
 }
 
-// Under the lock. Those of a payer wait equally long, the oldest first.
-std::vector<Resume> Turns::State::take_late() {
-  const Deadline now = SteadyClock::now();
-  std::vector<Resume> late;
-  std::erase_if(order, [&](const std::string& payer) {
-    const auto place = payers.find(payer);
-    auto& waiting = place->second.waiting;
-    for (; !waiting.empty() && now >= waiting.front().until; waiting.pop_front()) {
-      late.push_back(std::move(waiting.front().resume));
-    }
-    if (!waiting.empty()) return false;
-    if (place->second.taken == 0) payers.erase(place);
-    return true;
-  });
-  return late;
-}
-
-bool Turns::State::may_take(const One& one) const {
-  const auto of_account = accounts.find(one.account);
-  const size_t account_max = one.account.empty() ? limits.unsigned_max : limits.account_max;
-  return one.taken < limits.each_max && (of_account == accounts.end() || of_account->second < account_max);
+bool Turns::State::may_take(const std::string& payer, const Waiting& waiting) const {
+  const auto has_fewer_than = [](size_t most, const Counts& counts, const std::string& name) {
+    const auto place = counts.find(name);
+    return place == counts.end() || place->second < most;
+  };
+  const size_t account_max = waiting.account.empty() ? limits.unsigned_max : limits.account_max;
+  return has_fewer_than(limits.each_max, payers, payer) && has_fewer_than(account_max, accounts, waiting.account);
 }
 
 // Under the lock. False: no place is free for any that waits.
 bool Turns::State::grant_one(std::vector<std::pair<Resume, Turn>>& granted) {
   if (taken >= limits.all_max) return false;
-  for (auto next = order.begin(); next != order.end(); ++next) {
-    One& one = payers[*next];
-    if (!may_take(one)) continue;
-    ++one.taken;
-    ++taken;
-    ++accounts[one.account];
-    std::string payer = std::move(*next);
-    order.erase(next);
-    granted.emplace_back(std::move(one.waiting.front().resume), std::make_shared<Held>(shared_from_this(), payer));
-    one.waiting.pop_front();
-    if (!one.waiting.empty()) order.push_back(std::move(payer));
-    return true;
-  }
-  return false;
+  auto next = queue.next([this](const std::string& payer, const Waiting& one) { return may_take(payer, one); });
+  if (!next) return false;
+  ++taken;
+  ++payers[next->owner];
+  ++accounts[next->item.account];
+  granted.emplace_back(std::move(next->item.resume), std::make_shared<Held>(shared_from_this(), std::move(next->owner),
+                                                                            std::move(next->item.account)));
+  return true;
 }
 
 void Turns::State::grant() {
@@ -147,13 +120,10 @@ void Turns::State::grant() {
 }
 
 void Turns::State::end() {
-  std::vector<std::deque<Waiting>> never;  // destroyed after the lock is released
+  OwnersQueue<Waiting> never;  // destroyed after the lock is released
   const std::lock_guard lock(mutex);
   ended = true;
-  order.clear();
-  for (auto& [payer, one] : payers) never.push_back(std::move(one.waiting));
-  std::erase_if(payers, [](const auto& one) { return one.second.taken == 0; });
-  for (auto& [payer, one] : payers) one.waiting.clear();
+  std::swap(never, queue);
 }
 
 Turns::Turns(const Limits& limits) : state_(std::make_shared<State>(limits)) {}

@@ -16,6 +16,7 @@
 #include "base/fair_share.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/owners_queue.h"
 #include "call/account.h"
 #include "memory/text_source.h"
 #include "s3/access/access.h"
@@ -25,7 +26,6 @@
 #include "s3/events/announce.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/ingest.h"
-#include "s3/workers/in_turns.h"
 
 namespace verbena::s3 {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "auth/auth.h"
 #include "base/metrics.h"
-#include "s3/workers/in_turns.h"
 #include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
@@ -230,13 +229,6 @@ TEST_F(BucketLogs, AtAStopOwnersTakeTurnsWithADeliveryThatIsUnderWay) {
   std::string text;
   for (const auto& [time_us, prefix] : order) text += prefix + " ";
   EXPECT_EQ(text, "a1 a2 b1 a3 b2 a4 ");
-}
-
-TEST(InTurns, BeforeTheNthItemOfAnOwnerComeNOfEachOtherOwnerAtMost) {
-  const std::vector<std::string> items = {"a1", "a2", "a3", "a4", "b1", "b2", "c1"};
-  EXPECT_EQ(in_turns(items, [](const std::string& item) { return item.substr(0, 1); }),
-            (std::vector<std::string>{"a1", "b1", "c1", "a2", "b2", "a3", "a4"}));
-  EXPECT_TRUE(in_turns(std::vector<std::string>(), [](const std::string& item) { return item; }).empty());
 }
 
 TEST_F(BucketLogs, RequestsAreDeliveredAsAnObject) {

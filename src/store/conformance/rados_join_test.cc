@@ -365,6 +365,43 @@ TEST_F(JoiningOnRados, AJoinThatWasLeftIsUndoneAndWhatItCopiedIsNeverSeen) {
   EXPECT_EQ(t_->usage("b")->objects, static_cast<uint64_t>(joined_keys) - 1);
 }
 
+// Each join leaves a row for each server; they are added up, and nothing is counted twice or lost.
+TEST_F(JoiningOnRados, RowsOfJoinedTabletsAreAddedUp) {
+  const auto before = state();
+  const auto first = before->tablets[0].object;
+  const uint64_t own = engine().garbage->incarnation();
+  const std::set<uint64_t> living = {own, UINT64_MAX};
+  const auto rows = [&] { return engine().run(engine().registry.all(first, "$j")).value(); };
+  const auto fold = [&] { return engine().run(engine().book.fold_joined(state(), 0, living)).has_value(); };
+  const auto objects = [&] { return engine().run(engine().book.read(id_))->objects; };
+  Usage five;
+  five.objects = 5;
+  // What a join that was undone has left counts nowhere, and is left alone.
+  const std::string undone = rados::joined_usage_row(77, before->tablets[1].number);
+  set_rows(first, {{undone, encode(five)}});
+  ASSERT_TRUE(fold());
+  EXPECT_EQ(rows().count(undone), 1u);
+  EXPECT_EQ(objects(), static_cast<uint64_t>(joined_keys));
+  allow();
+  ASSERT_TRUE(eventually([&] {
+    join_now(engine());
+    return tablets() == 1;
+  }));
+  const uint64_t gone = before->tablets[1].number, gone_too = before->tablets[2].number;
+  set_rows(first, {{rados::joined_usage_row(77, gone), encode(five)},
+                   {rados::joined_usage_row(77, gone_too), encode(five)},
+                   {rados::joined_usage_row(own, gone + 1'000'000), encode(five)},
+                   {rados::joined_usage_row(own, gone + 2'000'000), encode(five)}});
+  const uint64_t counted = objects();
+  EXPECT_GE(rows().size(), 4u);
+  ASSERT_TRUE(fold());
+  ASSERT_EQ(rows().size(), 1u) << "this server's";
+  EXPECT_EQ(rados::parse_joined_usage_row(rows().begin()->first)->incarnation, own);
+  EXPECT_EQ(objects(), counted);
+  ASSERT_TRUE(fold());
+  EXPECT_EQ(objects(), counted);
+}
+
 // The row stayed in the first tablet when that was split, and counted as soon as the second one was joined with another
 // tablet than that.
 TEST_F(JoiningOnRados, WhatAnUndoneJoinCountedIsNotCountedAfterASplit) {

@@ -1,5 +1,5 @@
-// The remains of a key after its object is removed, over RADOS: the version token, for a while, with the last id and
-// the last time.
+// The remains of a key of which nothing is left, over RADOS: the version token, for a while, with the last id and the
+// last time.
 #include "store/conformance/on_rados.h"
 #include "store/rados/cluster/fate.h"
 #include "store/rados/upkeep/tombstones.h"
@@ -161,6 +161,102 @@ TEST_F(TombstonesOnRados, TheyAreSweptWhenTheyAreOldAndNotBefore) {
   EXPECT_EQ(*rig_->get("b", key(1)), "again");
   EXPECT_TRUE(rig_->put("b", key(0), "x"));
   EXPECT_FALSE(rig_->leaks());
+}
+
+// Keys that come and go in a bucket with versions leave nothing for ever.
+TEST_F(TombstonesOnRados, OfAKeyWithoutVersionsNothingStays) {
+  ASSERT_TRUE(rig_->set_versioning("b", Versioning::enabled));
+  const auto first = rig_->put("b", "k", "one"), second = rig_->put("b", "k", "two");
+  ASSERT_TRUE(first && second);
+  const auto marker = rig_->remove("b", "k");
+  ASSERT_TRUE(marker);
+  sweep();
+  EXPECT_EQ(rows("g"), 1u);
+  for (const std::string& version : {second->version_id, marker->version_id}) {
+    ASSERT_TRUE(rig_->remove_version("b", "k", version));
+    sweep();
+    EXPECT_EQ(rows("g"), 1u) << "the first version is there";
+    EXPECT_EQ(rows("z"), 0u);
+  }
+  EXPECT_EQ(*rig_->get("b", "k"), "one") << "no marker hides it";
+  const uint64_t greatest = last_id("k");
+  ASSERT_TRUE(rig_->remove_version("b", "k", first->version_id));
+  EXPECT_EQ(rows("g"), 1u) << "earlier calls must still fail";
+  sweep();
+  EXPECT_EQ(rows("g"), 0u);
+  EXPECT_EQ(rows("z"), 0u);
+  // A server whose clock is behind goes on with greater ids.
+  ASSERT_TRUE(put_by_other("k"));
+  EXPECT_GT(last_id("k"), greatest);
+}
+
+// The newest version goes, and what lies below is a marker: the key has no object, and versions.
+TEST_F(TombstonesOnRados, AKeyThatHasVersionsAndNoObjectKeepsItsVersionToken) {
+  ASSERT_TRUE(rig_->set_versioning("b", Versioning::enabled));
+  const auto below = rig_->put("b", "k", "one");
+  const auto marker = rig_->remove("b", "k");
+  const auto newest = rig_->put("b", "k", "two");
+  ASSERT_TRUE(below && marker && newest);
+  ASSERT_TRUE(rig_->remove_version("b", "k", newest->version_id));
+  EXPECT_EQ(rig_->get("b", "k").error(), Errc::no_such_key);
+  EXPECT_EQ(rows("z"), 1u) << "this change did not look at all versions";
+  const std::string before = version_token("k");
+  sweep();
+  EXPECT_EQ(version_token("k"), before);
+  EXPECT_EQ(rows("z"), 0u);
+  ASSERT_TRUE(rig_->remove_version("b", "k", marker->version_id));
+  EXPECT_EQ(*rig_->get("b", "k"), "one");
+  ASSERT_TRUE(rig_->remove_version("b", "k", below->version_id));
+  sweep();
+  EXPECT_EQ(rows("g"), 0u);
+}
+
+TEST_F(TombstonesOnRados, AnUploadThatIsAbortedLeavesNothing) {
+  const auto abort = [&](const UploadInfo& upload) {
+    return rig_->run(rig_->engine().abort_upload("b", upload.key, upload.upload_id));
+  };
+  const auto of_none = rig_->start_upload("b", "none"), of_object = rig_->start_upload("b", "object");
+  ASSERT_TRUE(of_none && of_object);
+  ASSERT_TRUE(rig_->put_part(*of_none, 1, "part"));
+  ASSERT_TRUE(rig_->put("b", "object", "x"));
+  ASSERT_TRUE(abort(*of_none));
+  ASSERT_TRUE(abort(*of_object));
+  EXPECT_EQ(rows("g"), 2u);
+  sweep();
+  EXPECT_EQ(version_token("none"), "");
+  EXPECT_NE(version_token("object"), "") << "its object is there";
+  EXPECT_EQ(rows("z"), 0u);
+  // One whose key had an object when it began, and that outlives its key's version token.
+  const auto left = rig_->start_upload("b", "object");
+  ASSERT_TRUE(left);
+  ASSERT_TRUE(rig_->remove("b", "object"));
+  sweep();
+  EXPECT_EQ(rows("g"), 0u);
+  ASSERT_TRUE(abort(*left));
+  EXPECT_EQ(rows("g"), 1u);
+  sweep();
+  EXPECT_EQ(rows("g"), 0u);
+  EXPECT_EQ(rows("z"), 0u);
+  EXPECT_FALSE(rig_->leaks());
+}
+
+// Written again, or hidden by a marker.
+TEST_F(TombstonesOnRados, AKeyThatComesBackBeforeTheSweepKeepsItsVersionToken) {
+  ASSERT_TRUE(rig_->set_versioning("b", Versioning::enabled));
+  for (int i = 0; i < 60; ++i) {  // more than one call looks for versions
+    const auto version = rig_->put("b", key(i), "x");
+    ASSERT_TRUE(version && rig_->remove_version("b", key(i), version->version_id));
+    if (i % 3 == 0) {
+      ASSERT_TRUE(rig_->put("b", key(i), "again"));
+    }
+    if (i % 3 == 1) {
+      ASSERT_TRUE(rig_->remove("b", key(i)));
+    }
+  }
+  sweep();
+  EXPECT_EQ(rows("g"), 40u);
+  EXPECT_EQ(rows("z"), 0u);
+  for (int i = 0; i < 60; i += 3) EXPECT_EQ(*rig_->get("b", key(i)), "again");
 }
 
 // Sent when there was no version token, and executed when there was none again.

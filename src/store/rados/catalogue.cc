@@ -131,7 +131,7 @@ Task<Result<Attempt>> RadosCatalogue::try_key(Change& change, Rows& rows, int& l
     VB_CO_TRY(co_await give_version_token(rows, tablet));
     co_return Attempt::again;
   }
-  VB_CO_ASSIGN(Part part, judged.part(bucket->record.info.versioning != Versioning::off));
+  VB_CO_ASSIGN(Part part, judged.part());
   const StripeWriter* const blob = blob_of(change);
   if (blob != nullptr && blob->in_stripes()) {
     const bool allowed = co_await garbage_.may_name(blob->life(), bucket->read_at);
@@ -171,7 +171,9 @@ Task<Result<void>> RadosCatalogue::give_version_token(Rows& rows, const Tablet& 
   VB_CO_ASSIGN(const uint64_t greatest, rows.greatest_id());
   part.version_tokens.emplace(row, "");
   part.fence = rows.fence();
-  part.sets.emplace(row, encode(VersionToken{.last_id = greatest, .token = random_number()}));
+  const std::string version_token = encode(VersionToken{.last_id = greatest, .token = random_number()});
+  part.sets.emplace(row, version_token);
+  part.sets.emplace(tombstone_row(clock_.now_us(), rows.place().key), version_token);  // in case no change follows
   part.bytes = row.size();
   Batcher::Target target{tablet.object, bucket->id, bucket->epoch_text};
   const auto outcome = co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/true);

@@ -62,8 +62,11 @@ Result<uint64_t> Engine::take_incarnation() {
 Task<Result<void>> Engine::look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living) {
   std::string object = bucket->tablets[tablet].object;
   VB_CO_TRY(co_await book.take_over(std::move(object), living));
+  VB_CO_TRY(co_await book.fold_joined(bucket, tablet, living));
   const uint64_t id = bucket->id, number = bucket->tablets[tablet].number;
-  VB_CO_TRY(co_await sweep_tablet(registry, std::move(bucket), tablet, clock_source.now_us(), std::move(living)));
+  if (formats.current() >= format_of_fences && formats.all_know_it()) {
+    VB_CO_TRY(co_await sweep_tablet(registry, std::move(bucket), tablet, clock_source.now_us(), std::move(living)));
+  }
   co_return co_await joiner.look_at(id, number);
 }
 

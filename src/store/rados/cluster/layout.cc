@@ -71,6 +71,7 @@ Family family(const Place& place, Table table, std::string_view key) {
 }
 
 std::string version_token_row(std::string_view key) { return of_key('g', key); }
+std::string versions_prefix(std::string_view key) { return of_key('v', key); }
 std::string inline_prefix(std::string_view key) { return of_key('i', key); }
 std::string inline_row(std::string_view key, uint64_t blob) { return of_key('i', key) + keys::number(~blob); }
 std::string dead_row(uint64_t blob) { return keys::tagged('!', blob); }

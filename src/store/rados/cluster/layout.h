@@ -38,7 +38,8 @@
 //   "e" queue 00 id size -> an event of a key's change: in the tablet that the key lay in
 //   "f" the tablet's fence, and the greatest id of the version tokens that were swept (tombstones.h)
 //   "w" server -> the token of the last of that server's calls that was made here (fate.h)
-//   "z" time key -> version token: the key's last object went then, and its version token may go after a while
+//   "z" time key -> version token: the key's last object, version or upload may have gone then, and its version token
+//                goes after a while if nothing is left (tombstones.h)
 //   "t" time key -> the key's current object ends then (store/ends.h)
 //   "m" the last key that was moved here from another tablet: whose doing that was
 //   "r" token, "a" time token -> renames that were done (logic/keys.h), in the tablet that the source lay in
@@ -85,6 +86,7 @@ struct Family {
 Family family(const Place& place, Table table, std::string_view key);
 
 std::string version_token_row(std::string_view key);
+std::string versions_prefix(std::string_view key);  // of all versions but the current one
 std::string inline_prefix(std::string_view key);
 std::string inline_row(std::string_view key, uint64_t blob);
 inline constexpr const char* moved_row = "m";

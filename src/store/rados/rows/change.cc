@@ -9,6 +9,11 @@
 namespace verbena::store::rados {
 namespace {
 
+// Rows of which a key has at least one while it has an object, a version or an open upload.
+bool keeps_key(Table table, std::string_view key) {
+  return table == Table::objects || table == Table::versions || (table == Table::uploads && key.starts_with('u'));
+}
+
 // An event's row in its table.
 bool is_event(Table table, std::string_view key) { return table == Table::uploads && key.starts_with('e'); }
 std::string queue_of(std::string_view key) { return std::string(key.substr(1, key.find('\0') - 1)); }
@@ -159,14 +164,14 @@ void KeyTransaction::run_effects() {
   for (auto& effect : effects_) effect();
 }
 
-Result<Part> KeyTransaction::part(bool versioned) const {
+Result<Part> KeyTransaction::part() const {
   Part part;
   const Place& place = rows_.place();
   const auto set = [&part](std::string row, std::string value) {
     part.bytes += row.size() + value.size();
     part.sets.insert_or_assign(std::move(row), std::move(value));
   };
-  bool object_gone = false, has_object = false, has_rows = false;
+  bool may_be_last = false, has_object = false, has_rows = false;
   for (const Table table : {Table::objects, Table::uploads, Table::versions}) {
     for (const auto& [key, value] : written(table)) {
       if (is_event(table, key)) {
@@ -178,7 +183,7 @@ Result<Part> KeyTransaction::part(bool versioned) const {
       std::string row = family(place, table, key).to_stored(key);
       has_rows |= value.has_value();
       part.sets_end |= value && row.starts_with(ends_prefix);
-      object_gone |= table == Table::objects && !value;
+      may_be_last |= !value && keeps_key(table, key);
       has_object |= table == Table::objects && value;
       if (value) {
         // The cluster treats an absent row as empty, so no stored row is empty.
@@ -204,7 +209,8 @@ Result<Part> KeyTransaction::part(bool versioned) const {
   if (left_us_ != 0) next.left_us = std::max(next.left_us, left_us_);
   if (has_object && left_us_ == 0) next.left_us = 0;
   const std::string version_token = encode(next);
-  if (object_gone && !has_rows && !versioned) set(tombstone_row(now_us_, place.key), version_token);
+  // Whether something of the key is left is known to the sweep.
+  if (may_be_last && !has_rows) set(tombstone_row(now_us_, place.key), version_token);
   set(name, version_token);
   return part;
 }

@@ -67,9 +67,8 @@ class KeyTransaction final : public Transaction {
   bool needs_version_token() const { return rests_on_upload_ && rows_.version_token()->empty(); }
 
   // The change of a key in its tablet's form. The version token outlives the key's rows, so that ids and times continue
-  // from it and no earlier comparison can become true again: for ever if `versioned`, else until it is swept
-  // (tombstones.h).
-  Result<Part> part(bool versioned) const;
+  // from it and no earlier comparison can become true again, until it is swept (tombstones.h).
+  Result<Part> part() const;
 
  private:
   void kill_named(const BlobRef& blob) override;

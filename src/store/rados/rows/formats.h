@@ -22,7 +22,7 @@
 // others give it up and may raise the format, answers nothing before they can (known_for()).
 //
 //   1  as it always was
-//   2  tablets are joined (upkeep/joiner.h)
+//   2  tablets are joined (upkeep/joiner.h); each server that knows it compares fences (upkeep/tombstones.h)
 //   3  objects have ends (rows/end_rows.h)
 #pragma once
 
@@ -42,7 +42,7 @@
 namespace verbena::store::rados {
 
 inline constexpr uint64_t format_oldest = 1, format_newest = 3;
-inline constexpr uint64_t format_of_joins = 2, format_of_ends = 3;
+inline constexpr uint64_t format_of_joins = 2, format_of_fences = 2, format_of_ends = 3;
 
 using ServersRows = std::map<std::string, std::string>;  // of the servers' object
 

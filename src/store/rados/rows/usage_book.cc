@@ -17,6 +17,46 @@ using Pool = Cluster::Pool;
 
 constexpr size_t rows_taken_over_max = 500;  // in one call
 
+// What one call makes of rows of joined tablets.
+struct Folding {
+  std::map<std::string, std::string> seen;  // rows that it compares
+  std::map<std::string, Usage> sums;        // and writes
+  std::set<std::string> gone;
+
+  void add(const std::string& row, const std::string& value, const Usage& usage, const std::string& to) {
+    seen.emplace(row, value);
+    sums[to] += usage;
+    if (row != to) gone.insert(row);
+  }
+};
+
+// Of a tablet that is joined with this one. The rows that count in it no longer change: only the join writes them.
+Result<Folding> fold(const std::map<std::string, std::string>& rows, const BucketState& state,
+                     const std::set<uint64_t>& living) {
+  Folding folding;
+  std::map<uint64_t, std::string> of_living;  // each one's first row
+  for (const auto& [row, value] : rows) {
+    const auto joined = parse_joined_usage_row(row);
+    if (!joined || !usage_counted_in(row, state)) continue;
+    if (folding.gone.size() == rows_taken_over_max) break;
+    VB_ASSIGN(const Usage usage, decode_usage(value));
+    // Numbers grow: a server that came after `living` was read has a greater one than all of those.
+    const bool is_gone = joined->incarnation < *living.rbegin() && !living.contains(joined->incarnation);
+    const std::string to = is_gone ? usage_row(0) : of_living.try_emplace(joined->incarnation, row).first->second;
+    folding.add(row, value, usage, to);
+  }
+  const std::string base = usage_row(0);
+  if (!folding.sums.contains(base)) return folding;
+  const auto common = rows.find(base);
+  if (common == rows.end()) {
+    folding.seen.emplace(base, "");
+    return folding;
+  }
+  VB_ASSIGN(const Usage usage, decode_usage(common->second));
+  folding.add(base, common->second, usage, base);
+  return folding;
+}
+
 }  // namespace
 
 std::optional<uint64_t> usage_counted_in(std::string_view row, const BucketState& state) {
@@ -158,6 +198,32 @@ Task<Result<void>> UsageBook::take_over(std::string tablet, std::set<uint64_t> l
   op.omap_set(set);
   const int code = co_await registry_.cluster().write(Pool::index, std::move(tablet), std::move(op));
   if (code < 0 && code != -ECANCELED && code != -ENOENT) co_return std::unexpected(to_error(code, "rados: usage"));
+  co_return Result<void>{};
+}
+
+// One call, guarded by all rows that it reads, and by the epoch: whether a tablet has been joined is as `bucket` says.
+Task<Result<void>> UsageBook::fold_joined(BucketPtr bucket, size_t tablet, std::set<uint64_t> living) {
+  if (living.empty() || !bucket->may_change(bucket->tablets[tablet])) co_return Result<void>{};
+  std::string object = bucket->tablets[tablet].object;
+  auto rows = co_await registry_.all(object, "$");
+  if (!rows && rows.error() == Errc::not_found) co_return Result<void>{};
+  if (!rows) co_return std::unexpected(rows.error());
+  VB_CO_ASSIGN(const Folding folding, fold(*rows, *bucket, living));
+  if (folding.gone.empty()) co_return Result<void>{};
+  std::map<std::string, std::pair<Buffer, int>> expected;
+  for (const auto& [row, value] : folding.seen) {
+    expected.emplace(row, std::pair(to_buffer(value), LIBRADOS_CMPXATTR_OP_EQ));
+  }
+  std::map<std::string, Buffer> set;
+  for (const auto& [row, usage] : folding.sums) set.emplace(row, to_buffer(encode(usage)));
+  librados::ObjectWriteOperation op;
+  op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(bucket->epoch_text));
+  op.omap_cmp(expected, nullptr);
+  op.omap_rm_keys(folding.gone);
+  op.omap_set(set);
+  const int code = co_await registry_.cluster().write(Pool::index, std::move(object), std::move(op));
+  const bool conflict = code == -ECANCELED || code == -ENOENT || code == -ENODATA;  // left to the next round
+  if (code < 0 && !conflict) co_return std::unexpected(to_error(code, "rados: usage of joined tablets"));
   co_return Result<void>{};
 }
 

@@ -66,6 +66,10 @@ class UsageBook {
 
   // Takes over the counts in a tablet of servers that are not among `living`.
   Task<Result<void>> take_over(std::string tablet, std::set<uint64_t> living);
+  // Each join leaves a row for each server in the tablet that remains. Adds up those that count: of a living server to
+  // one row, since it knows what it counted itself, and of the others to the common row. So a tablet has no more of
+  // them than servers live, however often it is split and joined.
+  Task<Result<void>> fold_joined(BucketPtr bucket, size_t tablet, std::set<uint64_t> living);
 
  private:
   struct Entry {

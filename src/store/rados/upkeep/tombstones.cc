@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/metrics.h"
 #include "store/rados/cluster/layout.h"
@@ -18,8 +21,8 @@ constexpr size_t swept_at_once = 500;
 // Removes rows that are unchanged, and raises the fence, so that earlier calls fail. conditional_conflict: something
 // has changed, or the tablet is being split or joined, with copies of both; the next look finds the rest.
 Task<Result<void>> sweep_rows(Registry& registry, BucketPtr bucket, size_t tablet, SweptRows rows) {
-  static auto& swept =
-      metrics::counter("verbena_rados_version_tokens_swept_total", "Version tokens of removed objects that were swept");
+  static auto& swept = metrics::counter("verbena_rados_version_tokens_swept_total",
+                                        "Version tokens of keys without objects that were swept");
   const std::string object = bucket->tablets[tablet].object;
   if (!bucket->may_change(bucket->tablets[tablet])) {
     co_return fail(Errc::conditional_conflict, "rados: version tokens to be swept");
@@ -54,25 +57,69 @@ Task<Result<void>> sweep_rows(Registry& registry, BucketPtr bucket, size_t table
   co_return Result<void>{};
 }
 
-// The version tokens of these tombstones that are unchanged since the removal, by the key's current tablet.
+struct Remains {
+  std::string key;
+  std::string version_token;  // as the tombstone has it
+};
+using RemainsByRow = std::map<std::string, Remains>;  // by the version token's row
+
+// Drops those whose key has versions beside the current object.
+Task<Result<void>> drop_keys_with_versions(Registry& registry, std::string object, RemainsByRow& remains) {
+  constexpr size_t keys_at_once = 50;
+  for (auto next = remains.begin(); next != remains.end();) {
+    const auto replies = std::make_shared<std::vector<OmapReply>>(keys_at_once);
+    std::vector<RemainsByRow::iterator> asked;
+    librados::ObjectReadOperation op;
+    for (; next != remains.end() && asked.size() < keys_at_once; ++next) {
+      OmapReply& reply = (*replies)[asked.size()];
+      op.omap_get_vals2("", versions_prefix(next->second.key), 1, &reply.rows, &reply.more, &reply.rows_code);
+      asked.push_back(next);
+    }
+    const int code = co_await registry.cluster().read(Cluster::Pool::index, object, std::move(op), replies);
+    if (code < 0) co_return std::unexpected(to_error(code, "rados: versions of a key"));
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (!(*replies)[i].rows.empty()) remains.erase(asked[i]);
+    }
+  }
+  co_return Result<void>{};
+}
+
+// The version tokens in that tablet that are still the tombstones', of keys of which nothing is left.
+Task<Result<SweptRows>> version_tokens_in(Registry& registry, BucketPtr bucket, size_t tablet, RemainsByRow remains) {
+  const std::string object = bucket->tablets[tablet].object;
+  std::set<std::string> wanted;
+  for (const auto& [row, one] : remains) {
+    wanted.insert(row);
+    wanted.insert("o" + one.key);
+  }
+  VB_CO_ASSIGN(const auto rows, co_await registry.rows(object, std::move(wanted)));
+  std::erase_if(remains, [&](const auto& entry) {
+    const auto& [row, one] = entry;
+    const auto version_token = rows.find(row);
+    return version_token == rows.end() || version_token->second != one.version_token || rows.contains("o" + one.key);
+  });
+  const bool has_versions = bucket->record.info.versioning != Versioning::off;
+  if (has_versions) VB_CO_TRY(co_await drop_keys_with_versions(registry, object, remains));
+  SweptRows found;
+  for (const auto& [row, one] : remains) found.emplace(row, one.version_token);
+  co_return found;
+}
+
+// The version tokens to be swept with these tombstones, by the key's current tablet.
 Task<Result<std::map<size_t, SweptRows>>> version_tokens_of(Registry& registry, BucketPtr bucket,
                                                             const SweptRows& tombstones) {
-  std::map<size_t, std::set<std::string>> names;
-  std::map<std::string, std::string> left;
+  std::map<size_t, RemainsByRow> remains;
   for (const auto& [row, version_token] : tombstones) {
-    const auto tombstone = parse_tombstone_row(row);
+    auto tombstone = parse_tombstone_row(row);
     if (!tombstone) co_return fail(Errc::corrupt_object, "rados: version token to be swept");
     std::string name = version_token_row(tombstone->key);
-    names[bucket->tablet_of(name)].insert(name);
-    left.insert_or_assign(std::move(name), version_token);  // the last of several
+    const size_t tablet = bucket->tablet_of(name);
+    Remains one{std::move(tombstone->key), version_token};
+    remains[tablet].insert_or_assign(std::move(name), std::move(one));  // the last of several
   }
   std::map<size_t, SweptRows> found;
-  for (auto& [tablet, wanted] : names) {
-    const std::string object = bucket->tablets[tablet].object;
-    VB_CO_ASSIGN(const auto rows, co_await registry.rows(object, std::move(wanted)));
-    for (const auto& [name, version_token] : rows) {
-      if (version_token == left.at(name)) found[tablet].emplace(name, version_token);
-    }
+  for (auto& [tablet, of_tablet] : remains) {
+    VB_CO_ASSIGN(found[tablet], co_await version_tokens_in(registry, bucket, tablet, std::move(of_tablet)));
   }
   co_return found;
 }
@@ -91,7 +138,7 @@ Task<Result<bool>> sweep_page(Registry& registry, BucketPtr bucket, size_t table
   if (tombstones.empty()) co_return false;
   VB_CO_ASSIGN(auto version_tokens, co_await version_tokens_of(registry, bucket, tombstones));
   for (auto& [where, rows] : version_tokens) {
-    if (where != tablet) VB_CO_TRY(co_await sweep_rows(registry, bucket, where, std::move(rows)));
+    if (where != tablet && !rows.empty()) VB_CO_TRY(co_await sweep_rows(registry, bucket, where, std::move(rows)));
   }
   // Together with the tombstone's row; for a key that is in another tablet now, after its version token.
   SweptRows here = std::move(version_tokens[tablet]);
