@@ -60,7 +60,16 @@ BENCHMARK_CAPTURE(copy_around, memcpy,
                   [](std::byte* to, const std::byte* from, size_t size) { std::memcpy(to, from, size); })
     ->RangeMultiplier(2)
     ->Range(1 << 20, 128 << 20);
-BENCHMARK_CAPTURE(copy_around, past_caches, copy_past_caches)->RangeMultiplier(2)->Range(1 << 20, 128 << 20);
+template <CopyOrder order>
+void past_caches(std::byte* to, const std::byte* from, size_t size) {
+  copy_past_caches_in(to, from, size, order);
+}
+BENCHMARK_CAPTURE(copy_around, past_caches_by_lines, past_caches<CopyOrder::lines>)
+    ->RangeMultiplier(2)
+    ->Range(1 << 20, 128 << 20);
+BENCHMARK_CAPTURE(copy_around, past_caches_pages_in_parallel, past_caches<CopyOrder::pages_in_parallel>)
+    ->RangeMultiplier(2)
+    ->Range(1 << 20, 128 << 20);
 
 void message_mac(benchmark::State& state) {
   const auto bytes = bytes_of(static_cast<size_t>(state.range(0)));

@@ -5,7 +5,8 @@
     ./dev bench pmem --pmem /mnt/pmem --disk /mnt/disk  here, on a DAX file system and a disk (as root, who can freeze
                                                         the disk's file system)
 
-One caller over `local`. In the virtual machine the processor is emulated: ratios within a run say something there, times
+One caller over `local`, and a server of one core, so that each has a processor of the virtual machine: with more, callers
+and cores that poll wait for one another's time slices of 4 ms. In the virtual machine the processor is emulated: ratios within a run say something there, times
 do not. A GET of what waits in memory for the index is measured while the disk's file system is frozen, without a hot
 tier: nothing else can have answered it."""
 
@@ -43,7 +44,8 @@ def served(disk, **settings):
     with tempfile.TemporaryDirectory(dir=disk) as name:
         words = [word for key, value in settings.items()
                  for word in ("--set", f"{key.replace('__', '.')}={value}")]
-        server = verbena_server.Server(pathlib.Path(name) / "data", args=words, env={"VERBENA_SCRUB_RATE": "0"})
+        server = verbena_server.Server(pathlib.Path(name) / "data", args=words,
+                                       env={"VERBENA_SCRUB_RATE": "0", "VERBENA_CORES": "1"})
         server.log_path = os.path.join(tempfile.gettempdir(), "verbena-bench-pmem.log")  # not on a frozen disk
         pathlib.Path(server.directory).mkdir()
         server.start()

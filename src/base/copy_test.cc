@@ -31,12 +31,14 @@ TEST(CopyPastCaches, CopiesWhatLiesThereWhereverItLies) {
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 + i / 256);
   for (const size_t size : sizes) {
     for (size_t at = 1; at < 67; at += 3) {
-      std::ranges::fill(to, std::byte{0xEE});
       const Bytes source = Bytes(from).subspan(at % 7, size);
-      copy_past_caches(to.data() + at, source.data(), size);
-      ASSERT_TRUE(std::ranges::equal(Bytes(to).subspan(at, size), source)) << size << " at " << at;
-      ASSERT_EQ(to[at - 1], std::byte{0xEE}) << size << " at " << at;
-      ASSERT_EQ(to[at + size], std::byte{0xEE}) << size << " at " << at;
+      for (const CopyOrder order : {CopyOrder::lines, CopyOrder::pages_in_parallel}) {
+        std::ranges::fill(to, std::byte{0xEE});
+        copy_past_caches_in(to.data() + at, source.data(), size, order);
+        ASSERT_TRUE(std::ranges::equal(Bytes(to).subspan(at, size), source)) << size << " at " << at;
+        ASSERT_EQ(to[at - 1], std::byte{0xEE}) << size << " at " << at;
+        ASSERT_EQ(to[at + size], std::byte{0xEE}) << size << " at " << at;
+      }
     }
   }
 }

@@ -115,6 +115,11 @@ void RadosModel::hold(const std::string& user, const std::string& ending, RadosD
   each_session(user, [&](RadosSession& session) { session.held_until_[ending] = now() + lasts; });
 }
 
+void RadosModel::hold_from(const std::string& user, const std::string& object, const std::string& row,
+                           const std::string& ending, RadosDuration lasts) {
+  each_session(user, [&](RadosSession& session) { session.hold_from_ = {object, row, ending, lasts}; });
+}
+
 void RadosModel::fail_call(const std::string& user, const std::string& part, size_t after, int code) {
   each_session(user, [&](RadosSession& session) { session.failing_ = {part, after, code}; });
 }
@@ -227,9 +232,20 @@ void RadosModel::make(const RadosCallPtr& call) {
       call->outcome = execute(*call);
     }
     call->made_at = ++group_calls_[group];
+    begin_hold(*call);
     if (note_) note_(hash_of(call->object) ^ static_cast<uint64_t>(call->outcome->code) << 8 ^ group_calls_[group]);
   }
   answer(call);
+}
+
+void RadosModel::begin_hold(const RadosCall& call) {
+  auto& from = call.session->hold_from_;
+  if (!from || !call.object.ends_with(from->object)) return;
+  const auto& objects = pools_[call.pool].objects;
+  const auto found = objects.find(call.object);
+  if (found == objects.end() || !found->second || !found->second->rows.contains(from->row)) return;
+  call.session->held_until_[from->ending] = now() + from->lasts;
+  from.reset();
 }
 
 RadosOutcome RadosModel::execute(RadosCall& call) {

@@ -77,6 +77,9 @@ class RadosModel {
   void let_in(const std::string& user);                    // its entry has expired
   // None of that client's calls arrives on objects whose names end so.
   void hold(const std::string& user, const std::string& ending, RadosDuration lasts);
+  // Likewise, from the moment in which a call of that client has left the row in that object.
+  void hold_from(const std::string& user, const std::string& object, const std::string& row, const std::string& ending,
+                 RadosDuration lasts);
   // The next call of that client but so many, on objects with that in their names, is not made and gets this code.
   void fail_call(const std::string& user, const std::string& part, size_t after, int code);
   void fail_notify(const std::string& user, int code);  // its next one is not made and gets this code
@@ -148,6 +151,7 @@ class RadosModel {
   bool fails(const RadosCallPtr& call);
   bool falls_with_its_client(const RadosCallPtr& call);
   void make(const RadosCallPtr& call);
+  void begin_hold(const RadosCall& call);
   RadosOutcome execute(RadosCall& call);
   void answer(const RadosCallPtr& call);
   void finish(const RadosCallPtr& call, int code);

@@ -72,6 +72,11 @@ class RadosSession : public std::enable_shared_from_this<RadosSession> {
   bool dead_ = false, shut_out_ = false, frozen_ = false, closed_ = false;
   RadosTime cut_until_{};
   std::map<std::string, RadosTime> held_until_;  // by the ending of objects' names
+  struct HoldFrom {
+    std::string object, row, ending;
+    RadosDuration lasts{};
+  };
+  std::optional<HoldFrom> hold_from_;
   struct Failing {
     std::string part;
     size_t after = 0;
