@@ -149,7 +149,7 @@ def lasts_until(made, client, limit_s):
         time.sleep(0.05)
     client.signal(signal.SIGUSR1)
     with contextlib.suppress(AssertionError):  # it hung, and was killed
-        return client.end(100)
+        return client.end(120)
     return None
 
 
@@ -157,7 +157,7 @@ def attacked(op, middle, clients, made, limit_s, timeout_s):
     """Clients that move objects under attack, each transfer in one attempt: counts of packets and transfers."""
     with middle:
         mover = Mover(via="native", op=op, size=",".join(map(str, SIZES)), count=100000, threads=clients, attempts=1,
-                      encryption="required", unverified=1, timeout=timeout_s, seconds=limit_s + 100)
+                      encryption="required", unverified=1, timeout=timeout_s, seconds=limit_s + 120)
         status = lasts_until(lambda: made(middle.attacked, mover), mover, limit_s)
     counts = {"packets": sum(middle.attacked.values()), "right": len(mover.said("ok")), "failed": len(failures(mover)),
               "wrong": len(mover.said("WRONG")), "plain": middle.plain}
@@ -183,7 +183,7 @@ def each_attack(op, kind, every, clients, timeout_s):
     random.seed(kind)
     packets, limit_s = (int(os.environ.get(name, value)) for name, value in
                         (("PACKETS_EACH", "200"), ("SECONDS_EACH", "60")))
-    with served(), another_session(op, [kind]) as theirs:
+    with served("rdma.operation_timeout_ms=30000"), another_session(op, [kind]) as theirs:
         for how in ATTACKS:
             middle = Middle({kind: every}, (how,), theirs, what_is_secret())
             counts = attacked(op, middle, clients,
@@ -201,11 +201,11 @@ def attacks_on_messages_give_no_wrong_byte():
 
 
 def attacks_on_writes_give_no_wrong_byte():
-    each_attack("get", WRITES, 9, clients=2, timeout_s=20)
+    each_attack("get", WRITES, 9, clients=2, timeout_s=40)
 
 
 def attacks_on_read_responses_give_no_wrong_byte():
-    each_attack("put", READ_RESPONSES, 9, clients=2, timeout_s=20)
+    each_attack("put", READ_RESPONSES, 9, clients=2, timeout_s=40)
 
 
 def attacks_in_turn_give_no_wrong_byte():
