@@ -8,6 +8,8 @@
 
 #include "admin/doctor.h"
 #include "admin/link_encryption.h"
+#include "admin/macsec.h"
+#include "admin/psp.h"
 #include "base/aead_available.h"
 #include "base/kernel_files.h"
 
@@ -36,16 +38,21 @@ bool is_macsec(const fs::path& interface) {
   return false;
 }
 
-// MACsec interfaces that send through `interface`.
+// Whether `interface` is a MACsec interface, or which ones send through it: "macsec0 (encrypts, by the kernel)",
+// "absent".
 std::string macsec_over(const MachineRoots& roots, const std::string& interface) {
+  const auto names = entries_of(roots.sys / "class/net");
+  if (names.empty()) return "cannot be told";
+  if (is_macsec(roots.sys / "class/net" / interface))
+    return fmt::format("itself ({})", describe(macsec_link(interface)));
   std::string out;
   std::error_code ec;
-  for (const std::string& name : entries_of(roots.sys / "class/net")) {
+  for (const std::string& name : names) {
     const fs::path folder = roots.sys / "class/net" / name;
-    if (!fs::exists(folder / ("lower_" + interface), ec)) continue;
-    if (is_macsec(folder)) out += (out.empty() ? "" : ", ") + name;
+    if (!fs::exists(folder / ("lower_" + interface), ec) || !is_macsec(folder)) continue;
+    out += fmt::format("{}{} ({})", out.empty() ? "" : ", ", name, describe(macsec_link(name)));
   }
-  return out;
+  return out.empty() ? "absent" : out;
 }
 
 std::string driver_of(const fs::path& rdma_device) {
@@ -76,42 +83,96 @@ std::string paths_of(const std::optional<std::vector<IpsecPolicy>>& all, const s
   return fmt::format("{}{}", fmt::join(paths, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
+// The kernel has a question for ESP's cipher alone, not for whole packets. But a device that does not even have that
+// has no packet offload in any driver of Linux, and one that has taken something in packet offload can do it.
+std::string packet_offload_of(const IpsecState& ipsec, Offload cipher, const std::string& interface) {
+  const auto is_there = [&](const auto& all) {
+    return all && std::ranges::any_of(*all, [&](const auto& one) { return one.packet && one.device == interface; });
+  };
+  if (is_there(ipsec.associations) || is_there(ipsec.policies)) return "present, on";
+  if (cipher == Offload::absent) return "absent";
+  return cipher == Offload::unknown ? "cannot be told"
+                                    : fmt::format("cannot be told (of ESP's cipher: {})", to_string(cipher));
+}
+
+std::string below_interface(const MachineRoots& roots, const std::string& interface, const IpsecState& ipsec) {
+  const LinkFeatures features = link_features(interface);
+  return fmt::format(
+      "{}: IPsec packet offload {}, IPsec associations {}, IPsec paths {}, MACsec offload {}, MACsec interface {}",
+      interface, packet_offload_of(ipsec, features.ipsec, interface), associations_of(ipsec.associations, interface),
+      paths_of(ipsec.policies, interface), to_string(features.macsec), macsec_over(roots, interface));
+}
+
+bool is_infiniband(const fs::path& rdma_device) {
+  const auto ports = entries_of(rdma_device / "ports");
+  return !ports.empty() && std::ranges::all_of(ports, [&](const std::string& port) {
+    return line_of(rdma_device / "ports" / port / "link_layer") == "InfiniBand";
+  });
+}
+
+// What protects a device's packets, if anything does.
+std::string protection_of(bool infiniband, bool has_driver) {
+  if (infiniband) return "nothing below Verbena protects this device's packets: rdma.encryption does";
+  if (!has_driver) return "the kernel sends this device's packets: MACsec or IPsec of the kernel protects them";
+  return "the device sends its packets itself: only packet offload of IPsec, or MACsec on its own port, protects them; "
+         "IPsec of the kernel alone does not see them";
+}
+
+// Some of the kernel's settings are files in its first network namespace alone.
+bool in_other_namespace(const MachineRoots& roots) {
+  std::error_code ec;
+  const fs::path folder = roots.proc / "sys/net/core";
+  return fs::exists(folder / "somaxconn", ec) && !fs::exists(folder / "netdev_max_backlog", ec);
+}
+
 Finding check_rdma_device(const MachineRoots& roots, const std::string& device, const IpsecState& ipsec) {
   const fs::path folder = roots.sys / "class/infiniband" / device;
   const std::string driver = driver_of(folder);
   const bool mlx5 = driver.starts_with("mlx5");
   Finding out{Health::ok, "encryption below " + device, {}, {}};
   out.found = fmt::format("inline AES-XTS: {}", mlx5 ? "cannot be told (mlx5's DEK objects)" : "absent");
-  for (const std::string& interface : interfaces_of(folder)) {
-    const LinkFeatures features = link_features(interface);
-    const std::string macsec = macsec_over(roots, interface);
-    out.found += fmt::format(
-        "; {}: IPsec offload {}, IPsec associations {}, IPsec paths {}, MACsec offload {}, MACsec interface {}",
-        interface, to_string(features.ipsec), associations_of(ipsec.associations, interface),
-        paths_of(ipsec.policies, interface), to_string(features.macsec), macsec.empty() ? "absent" : macsec);
+  const auto interfaces = interfaces_of(folder);
+  for (const std::string& interface : interfaces) out.found += "; " + below_interface(roots, interface, ipsec);
+  const bool infiniband = interfaces.empty() && is_infiniband(folder);
+  if (infiniband) out.found += "; IPsec and MACsec: absent from InfiniBand";
+  if (interfaces.empty() && !infiniband) {
+    out.found += "; IPsec and MACsec: cannot be told (the kernel names no network device of its ports here)";
   }
-  out.mend = driver.empty() ? "the kernel sends this device's packets: MACsec or IPsec of the kernel protects them"
-                            : "the device sends its packets itself: only packet offload of IPsec, or MACsec on its own "
-                              "port, protects them; IPsec of the kernel alone does not see them";
+  if (!interfaces.empty() && in_other_namespace(roots)) {
+    out.found +=
+        "; all of it is of this process's own network namespace, as in a container: whether the device's packets leave "
+        "by it cannot be told";
+  }
+  out.mend = protection_of(infiniband, !driver.empty());
   return out;
+}
+
+Finding check_psp() {
+  const Psp psp = ask_for_psp();
+  return {Health::ok, "encryption PSP", describe(psp),
+          psp.in_kernel == true
+              ? "it encrypts TCP connections of programs that set it up: neither RDMA nor connections of Verbena"
+              : ""};
 }
 
 }  // namespace
 
+Finding judge_processor(const std::string& aes_instructions) {
+  Finding out{Health::ok, "encryption by the processor", aes_instructions, {}};
+  if (aes_instructions.empty()) {
+    out.health = Health::warn;
+    out.found = "no AES instructions: TLS and encrypted objects are slow";
+  } else if (aes_instructions.find("VAES") == std::string::npos) {
+    out.found += "; VAES absent";
+  }
+  return out;
+}
+
 Findings check_encryption(const MachineRoots& roots) {
   const std::string aes = aes_instructions();
-  Findings out{{aes.empty() ? Health::warn : Health::ok,
-                "encryption by the processor",
-                aes.empty() ? "no AES instructions: TLS and encrypted objects are slow" : aes,
-                {}}};
+  Findings out{judge_processor(aes)};
   out.push_back(judge_ciphers(aes, fastest_aead(), aead_available(AeadKind::chacha20_poly1305)));
-  const auto psp = kernel_has_psp();
-  out.push_back({Health::ok,
-                 "encryption PSP",
-                 !psp   ? "cannot be told"
-                 : *psp ? "the kernel has it; which devices have it cannot be told"
-                        : "absent from this kernel",
-                 {}});
+  out.push_back(check_psp());
   const auto devices = entries_of(roots.sys / "class/infiniband");
   if (devices.empty()) {
     out.push_back({Health::ok, "encryption below RDMA devices", "no RDMA device: TLS protects what goes over tcp", {}});

@@ -96,27 +96,68 @@ TEST_F(Doctor, DescribesAPortAndItsGids) {
   EXPECT_NE(findings[0].found.find("2 GIDs (1 RoCE v2, 1 with an IP address)"), std::string::npos) << findings[0].found;
 }
 
-TEST_F(Doctor, TellsWhatEncryptsBelowAnRdmaDevice) {
-  Findings findings = check_encryption(roots);
-  ASSERT_EQ(findings.size(), 4u);
-  EXPECT_EQ(findings[3].found, "no RDMA device: TLS protects what goes over tcp");
-  write("sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/1", "eth7");
+class DoctorOfEncryption : public Doctor {
+ protected:
+  // The last finding: of the one RDMA device.
+  Finding below() {
+    const Findings findings = check_encryption(roots);
+    EXPECT_EQ(findings.size(), 4u);
+    return findings.back();
+  }
+  bool says(const Finding& finding, const std::string& text) { return finding.found.find(text) != std::string::npos; }
+  const std::string port = "sys/class/infiniband/rxe0/ports/1/";
+};
+
+TEST_F(DoctorOfEncryption, TellsWhatEncryptsBelowAnRdmaDevice) {
+  EXPECT_EQ(below().found, "no RDMA device: TLS protects what goes over tcp");
+  write(port + "gid_attrs/ndevs/1", "eth7");
   write("sys/class/net/macsec0/uevent", "INTERFACE=macsec0\nDEVTYPE=macsec");
   write("sys/class/net/macsec0/lower_eth7/mtu", "1500");
   write("sys/class/net/vlan9/uevent", "INTERFACE=vlan9\nDEVTYPE=vlan");
   write("sys/class/net/vlan9/lower_eth7/mtu", "1500");
-  findings = check_encryption(roots);
-  ASSERT_EQ(findings.size(), 4u);
-  EXPECT_EQ(findings[3].subject, "encryption below rxe0");
-  EXPECT_NE(findings[3].found.find("inline AES-XTS: absent"), std::string::npos) << findings[3].found;
-  EXPECT_NE(findings[3].found.find("eth7: IPsec offload cannot be told"), std::string::npos) << findings[3].found;
-  EXPECT_TRUE(findings[3].found.ends_with("MACsec interface macsec0")) << findings[3].found;
-  EXPECT_TRUE(findings[3].mend.starts_with("the kernel sends this device's packets")) << findings[3].mend;
-  std::filesystem::create_directories(root / "sys/class/infiniband/mlx5_0/device");
-  std::filesystem::create_symlink("../drivers/mlx5_core", root / "sys/class/infiniband/mlx5_0/device/driver");
-  findings = check_encryption(roots);
-  EXPECT_TRUE(findings[3].found.starts_with("inline AES-XTS: cannot be told")) << findings[3].found;
-  EXPECT_TRUE(findings[3].mend.starts_with("the device sends its packets itself")) << findings[3].mend;
+  Finding found = below();
+  EXPECT_EQ(found.subject, "encryption below rxe0");
+  EXPECT_TRUE(says(found, "inline AES-XTS: absent")) << found.found;
+  EXPECT_TRUE(says(found, "eth7: IPsec packet offload cannot be told, ")) << found.found;
+  EXPECT_TRUE(found.found.ends_with("MACsec interface macsec0 (settings cannot be told)")) << found.found;
+  EXPECT_TRUE(found.mend.starts_with("the kernel sends this device's packets")) << found.mend;
+  std::filesystem::create_directories(root / "sys/class/infiniband/rxe0/device");
+  std::filesystem::create_symlink("../drivers/mlx5_core", root / "sys/class/infiniband/rxe0/device/driver");
+  found = below();
+  EXPECT_TRUE(found.found.starts_with("inline AES-XTS: cannot be told")) << found.found;
+  EXPECT_TRUE(found.mend.starts_with("the device sends its packets itself")) << found.mend;
+}
+
+TEST_F(DoctorOfEncryption, ADeviceMayStandOnAMacsecInterface) {
+  write(port + "gid_attrs/ndevs/0", "macsec0");
+  write("sys/class/net/macsec0/uevent", "DEVTYPE=macsec");
+  EXPECT_TRUE(below().found.ends_with("MACsec interface itself (settings cannot be told)")) << below().found;
+}
+
+TEST_F(DoctorOfEncryption, ClaimsNothingOfWhatItDoesNotSee) {
+  write(port + "gid_attrs/ndevs/0", "lo");
+  Finding found = below();
+  EXPECT_TRUE(says(found, "lo: IPsec packet offload ")) << found.found;
+  EXPECT_TRUE(found.found.ends_with("MACsec interface cannot be told")) << "no class/net: " << found.found;
+  write("proc/sys/net/core/somaxconn", "4096");
+  EXPECT_TRUE(says(below(), "this process's own network namespace")) << "another one's eth0 may be meant";
+  write("proc/sys/net/core/netdev_max_backlog", "1000");
+  EXPECT_FALSE(says(below(), "this process's own network namespace"));
+}
+
+TEST_F(DoctorOfEncryption, SaysSoWhereADeviceHasNoNetworkDevice) {
+  write(port + "link_layer", "Ethernet");
+  EXPECT_TRUE(says(below(), "IPsec and MACsec: cannot be told")) << below().found;
+  write(port + "link_layer", "InfiniBand");
+  EXPECT_TRUE(says(below(), "IPsec and MACsec: absent from InfiniBand")) << below().found;
+  EXPECT_TRUE(below().mend.starts_with("nothing below Verbena")) << below().mend;
+}
+
+TEST_F(DoctorOfEncryption, TellsAnInstructionThatIsMissing) {
+  EXPECT_EQ(judge_processor("AES-NI, VAES").found, "AES-NI, VAES");
+  EXPECT_EQ(judge_processor("AES-NI").found, "AES-NI; VAES absent");
+  EXPECT_EQ(judge_processor("AES-NI").health, Health::ok);
+  EXPECT_EQ(judge_processor("").health, Health::warn);
 }
 
 TEST(DoctorOfSealing, SaysWhichCipherIsUsedAndWhy) {

@@ -2,8 +2,6 @@
 
 #include <arpa/inet.h>
 #include <linux/ethtool.h>
-#include <linux/genetlink.h>
-#include <linux/netlink.h>
 #include <linux/sockios.h>
 #include <linux/xfrm.h>
 #include <net/if.h>
@@ -13,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 
 #include "base/fd.h"
@@ -27,7 +24,6 @@ namespace {
 
 constexpr size_t features_max = 1024;
 constexpr size_t associations_max = 100'000;  // or policies
-constexpr int answers_max = 10'000;           // of one dump: datagrams of several messages each
 
 // Passes `request`, a struct of ethtool's, to the kernel.
 bool ask_ethtool(int socket, const std::string& interface, void* request) {
@@ -64,62 +60,6 @@ std::vector<std::string> feature_names(int socket, const std::string& interface)
   return names;
 }
 
-// One netlink socket with a limit of a second on each answer.
-class Netlink {
- public:
-  explicit Netlink(int protocol) : fd_(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol)) {
-    const timeval second{.tv_sec = 1, .tv_usec = 0};
-    if (fd_) ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &second, sizeof second);
-  }
-  bool send(uint16_t type, uint16_t flags, Bytes body) {
-    if (!fd_) return false;
-    std::vector<std::byte> message(NLMSG_HDRLEN + body.size());
-    const nlmsghdr head{.nlmsg_len = static_cast<uint32_t>(message.size()),
-                        .nlmsg_type = type,
-                        .nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags),
-                        .nlmsg_seq = 1,
-                        .nlmsg_pid = 0};
-    std::memcpy(message.data(), &head, sizeof head);
-    std::ranges::copy(body, message.begin() + NLMSG_HDRLEN);
-    sockaddr_nl kernel{};
-    kernel.nl_family = AF_NETLINK;
-    return ::sendto(fd_.get(), message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&kernel),
-                    sizeof kernel) == static_cast<ssize_t>(message.size());
-  }
-  // The next datagram; empty: none came.
-  Bytes receive() {
-    const ssize_t got = ::recv(fd_.get(), answer_.data(), answer_.size(), 0);
-    return got <= 0 ? Bytes{} : Bytes(answer_).first(static_cast<size_t>(got));
-  }
-
- private:
-  Fd fd_;
-  alignas(nlmsghdr) std::array<std::byte, 32 * 1024> answer_{};
-};
-
-// The error of a message of type NLMSG_ERROR; 0: an acknowledgement, or another message.
-int error_of(Bytes message) {
-  nlmsghdr head{};
-  int error = 0;
-  if (message.size() < NLMSG_HDRLEN + sizeof error) return 0;
-  std::memcpy(&head, message.data(), sizeof head);
-  if (head.nlmsg_type != NLMSG_ERROR) return 0;
-  std::memcpy(&error, message.data() + NLMSG_HDRLEN, sizeof error);
-  return -error;
-}
-
-// Calls `use` with type and body of each attribute, until one lies about its length.
-template <class Use>
-void each_attribute(Bytes attributes, Use use) {
-  while (attributes.size() >= NLA_HDRLEN) {
-    nlattr head{};
-    std::memcpy(&head, attributes.data(), sizeof head);
-    if (head.nla_len < NLA_HDRLEN || head.nla_len > attributes.size()) return;
-    use(head.nla_type & NLA_TYPE_MASK, attributes.first(head.nla_len).subspan(NLA_HDRLEN));
-    attributes = attributes.subspan(std::min<size_t>(NLA_ALIGN(head.nla_len), attributes.size()));
-  }
-}
-
 // The offload of an association or a policy, from its attributes: `into` is either.
 template <class Offloaded>
 void read_offload(Bytes attributes, Offloaded& into) {
@@ -135,15 +75,14 @@ void read_offload(Bytes attributes, Offloaded& into) {
   });
 }
 
-// Whether one of a policy's templates says that each packet must be encrypted.
+// Whether a policy's one template says that each packet must be encrypted. With several, ESP may end before the peer.
 bool wants_esp(Bytes attributes) {
   bool found = false;
   each_attribute(attributes, [&](int type, Bytes body) {
-    if (type != XFRMA_TMPL) return;
-    for (xfrm_user_tmpl one{}; body.size() >= sizeof one; body = body.subspan(sizeof one)) {
-      std::memcpy(&one, body.data(), sizeof one);
-      found = found || (one.id.proto == IPPROTO_ESP && one.optional == 0);
-    }
+    xfrm_user_tmpl one{};
+    if (type != XFRMA_TMPL || body.size() != sizeof one) return;
+    std::memcpy(&one, body.data(), sizeof one);
+    found = one.id.proto == IPPROTO_ESP && one.optional == 0;
   });
   return found;
 }
@@ -166,40 +105,6 @@ IpsecPolicy read_policy(const xfrm_userpolicy_info& info, Bytes attributes) {
   one.all_ports = info.sel.sport_mask == 0 && info.sel.dport_mask == 0;
   read_offload(attributes, one);
   return one;
-}
-
-// Reads messages of `type`, which begin with an `Info`; `make` adds what one says. False: as of read_associations().
-template <class Info, class Make>
-bool read_messages(Bytes messages, uint16_t type, Make make) {
-  while (messages.size() >= NLMSG_HDRLEN) {
-    nlmsghdr head{};
-    std::memcpy(&head, messages.data(), sizeof head);
-    if (head.nlmsg_len < NLMSG_HDRLEN || head.nlmsg_len > messages.size()) return false;
-    if (head.nlmsg_type == NLMSG_DONE || head.nlmsg_type == NLMSG_ERROR) return false;
-    if (head.nlmsg_type == type) {
-      const Bytes body = messages.first(head.nlmsg_len).subspan(NLMSG_HDRLEN);
-      Info info{};
-      if (body.size() < sizeof info) return false;
-      std::memcpy(&info, body.data(), sizeof info);
-      if (!make(info, body.subspan(std::min<size_t>(NLMSG_ALIGN(sizeof info), body.size())))) return false;
-    }
-    messages = messages.subspan(std::min<size_t>(NLMSG_ALIGN(head.nlmsg_len), messages.size()));
-  }
-  return true;
-}
-
-// All that the kernel has, by a dump of `type` whose answers `read` takes.
-template <class One>
-std::optional<std::vector<One>> dump(uint16_t type, bool (*read)(Bytes, std::vector<One>&)) {
-  Netlink netlink(NETLINK_XFRM);
-  if (!netlink.send(type, NLM_F_DUMP, {})) return std::nullopt;
-  std::vector<One> out;
-  for (int i = 0; i < answers_max; ++i) {
-    const Bytes answer = netlink.receive();
-    if (answer.empty() || error_of(answer) != 0) return std::nullopt;
-    if (!read(answer, out)) return out;
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -246,8 +151,8 @@ LinkFeatures link_features(const std::string& interface) {
   return out;
 }
 
-bool read_associations(Bytes messages, std::vector<IpsecAssociation>& into) {
-  return read_messages<xfrm_usersa_info>(messages, XFRM_MSG_NEWSA, [&](const auto& info, Bytes attributes) {
+Dump read_associations(Bytes messages, std::vector<IpsecAssociation>& into) {
+  return each_message<xfrm_usersa_info>(messages, XFRM_MSG_NEWSA, [&](const auto& info, Bytes attributes) {
     if (into.size() == associations_max) return false;
     IpsecAssociation one;
     one.identifier = ntohl(info.id.spi);
@@ -257,8 +162,8 @@ bool read_associations(Bytes messages, std::vector<IpsecAssociation>& into) {
   });
 }
 
-bool read_policies(Bytes messages, std::vector<IpsecPolicy>& into) {
-  return read_messages<xfrm_userpolicy_info>(messages, XFRM_MSG_NEWPOLICY, [&](const auto& info, Bytes attributes) {
+Dump read_policies(Bytes messages, std::vector<IpsecPolicy>& into) {
+  return each_message<xfrm_userpolicy_info>(messages, XFRM_MSG_NEWPOLICY, [&](const auto& info, Bytes attributes) {
     if (into.size() == associations_max) return false;
     into.push_back(read_policy(info, attributes));
     return true;
@@ -281,24 +186,12 @@ std::vector<std::string> encrypted_paths(const std::vector<IpsecPolicy>& policie
   return paths;
 }
 
-std::optional<std::vector<IpsecAssociation>> ipsec_associations() { return dump(XFRM_MSG_GETSA, read_associations); }
+std::optional<std::vector<IpsecAssociation>> ipsec_associations() {
+  return dump_of<IpsecAssociation>(NETLINK_XFRM, XFRM_MSG_GETSA, {}, read_associations);
+}
 
-std::optional<std::vector<IpsecPolicy>> ipsec_policies() { return dump(XFRM_MSG_GETPOLICY, read_policies); }
-
-std::optional<bool> kernel_has_psp() {
-  Netlink netlink(NETLINK_GENERIC);
-  struct {
-    genlmsghdr head{.cmd = CTRL_CMD_GETFAMILY, .version = 1, .reserved = 0};
-    nlattr attribute{.nla_len = NLA_HDRLEN + 4, .nla_type = CTRL_ATTR_FAMILY_NAME};
-    std::array<char, 4> name{'p', 's', 'p', '\0'};
-  } const question;
-  static_assert(sizeof question == GENL_HDRLEN + NLA_HDRLEN + 4);
-  if (!netlink.send(GENL_ID_CTRL, 0, std::as_bytes(std::span(&question, 1)))) return std::nullopt;
-  const Bytes answer = netlink.receive();
-  if (answer.empty()) return std::nullopt;
-  const int error = error_of(answer);
-  if (error == ENOENT) return false;
-  return error == 0 ? std::optional(true) : std::nullopt;
+std::optional<std::vector<IpsecPolicy>> ipsec_policies() {
+  return dump_of<IpsecPolicy>(NETLINK_XFRM, XFRM_MSG_GETPOLICY, {}, read_policies);
 }
 
 std::string aes_instructions() {

@@ -1,5 +1,5 @@
-// What encrypts packets below the server: features of network devices, IPsec associations, PSP. Asks the kernel by
-// ioctl (ethtool) and netlink; needs no program and no library.
+// What encrypts packets below the server: features of network devices, IPsec's associations and policies; and the
+// processor's instructions. Asks the kernel by ioctl (ethtool) and netlink; needs no program and no library.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "admin/netlink.h"
 #include "base/bytes.h"
 
 namespace verbena::admin {
@@ -22,7 +23,7 @@ std::string_view to_string(Offload offload);
 
 // Of one network device, as `ethtool -k` shows them.
 struct LinkFeatures {
-  Offload ipsec = Offload::unknown;   // esp-hw-offload
+  Offload ipsec = Offload::unknown;   // esp-hw-offload: of ESP's cipher, and perhaps of whole packets
   Offload macsec = Offload::unknown;  // macsec-hw-offload
 };
 LinkFeatures link_features(const std::string& interface);
@@ -36,9 +37,9 @@ struct IpsecAssociation {
 // nullopt: this process may not ask (CAP_NET_ADMIN), or the kernel has no IPsec.
 std::optional<std::vector<IpsecAssociation>> ipsec_associations();
 
-// Answers of the kernel to a dump of associations: messages as netlink carries them. Appends what they say; false: the
-// last message is there, or one cannot be read. Any bytes may come.
-bool read_associations(Bytes messages, std::vector<IpsecAssociation>& into);
+// Answers of the kernel to a dump of associations: messages as netlink carries them. Appends what they say. Any bytes
+// may come.
+Dump read_associations(Bytes messages, std::vector<IpsecAssociation>& into);
 
 // An IPsec policy of this host's kernel: for which packets associations are used.
 struct IpsecPolicy {
@@ -46,7 +47,7 @@ struct IpsecPolicy {
   bool packet = false;    // packet offload, which sees RDMA packets, too
   bool sends = false;     // of packets that leave
   bool receives = false;  // of packets that come
-  bool encrypts = false;  // each of them must be encrypted (ESP)
+  bool encrypts = false;  // each of them must be encrypted (ESP, and nothing else is done to it)
   std::string from, to;   // networks, "10.0.0.0/16"
   bool all_ports = false;
   uint8_t protocol = 0;  // of IP; 0: all
@@ -54,13 +55,10 @@ struct IpsecPolicy {
 // nullopt: as of ipsec_associations().
 std::optional<std::vector<IpsecPolicy>> ipsec_policies();
 // Like read_associations().
-bool read_policies(Bytes messages, std::vector<IpsecPolicy>& into);
+Dump read_policies(Bytes messages, std::vector<IpsecPolicy>& into);
 // The paths on which a network device encrypts all packets of this host, RDMA's too, both ways: "10.0.0.1/32 to
 // 10.0.0.2/32". Those are pairs of policies in packet offload there. Policies of higher priority may make exceptions.
 std::vector<std::string> encrypted_paths(const std::vector<IpsecPolicy>& policies, const std::string& interface);
-
-// Whether the kernel has the family "psp" of generic netlink.
-std::optional<bool> kernel_has_psp();
 
 // This processor's instructions for AES-GCM: "AES-NI, VAES", "ARMv8 AES"; empty: none.
 std::string aes_instructions();

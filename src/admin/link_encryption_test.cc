@@ -2,28 +2,12 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <linux/netlink.h>
 #include <linux/xfrm.h>
 
-#include <cstring>
-#include <random>
+#include "admin/test_netlink.h"
 
 namespace verbena::admin {
 namespace {
-
-void append_bytes(std::vector<std::byte>& to, const void* from, size_t size, size_t padded) {
-  const auto* const bytes = static_cast<const std::byte*>(from);
-  to.insert(to.end(), bytes, bytes + size);
-  to.resize(to.size() + padded - size);
-}
-
-// A netlink attribute with that content.
-template <class T>
-void append_attribute(std::vector<std::byte>& to, uint16_t type, const T& content) {
-  const nlattr head{.nla_len = NLA_HDRLEN + sizeof content, .nla_type = type};
-  append_bytes(to, &head, sizeof head, NLA_HDRLEN);
-  append_bytes(to, &content, sizeof content, NLA_ALIGN(sizeof content));
-}
 
 void append_offload(std::vector<std::byte>& to, std::optional<uint8_t> flags) {
   if (!flags) return;
@@ -31,18 +15,6 @@ void append_offload(std::vector<std::byte>& to, std::optional<uint8_t> flags) {
   offload.ifindex = 1;
   offload.flags = *flags;
   append_attribute(to, XFRMA_OFFLOAD_DEV, offload);
-}
-
-std::vector<std::byte> message(uint16_t type, const std::vector<std::byte>& body) {
-  std::vector<std::byte> out;
-  const nlmsghdr head{.nlmsg_len = static_cast<uint32_t>(NLMSG_HDRLEN + body.size()),
-                      .nlmsg_type = type,
-                      .nlmsg_flags = NLM_F_MULTI,
-                      .nlmsg_seq = 1,
-                      .nlmsg_pid = 0};
-  append_bytes(out, &head, sizeof head, NLMSG_HDRLEN);
-  out.insert(out.end(), body.begin(), body.end());
-  return out;
 }
 
 // A message with one association; `flags`: of its offload to lo, none without.
@@ -64,6 +36,7 @@ struct Policy {
   bool optional = false;
   uint8_t protocol = 0, proto = IPPROTO_ESP;
   uint16_t port_mask = 0;
+  bool tunnel_before = false;  // another template first
 };
 
 std::vector<std::byte> policy(const Policy& wanted) {
@@ -78,10 +51,16 @@ std::vector<std::byte> policy(const Policy& wanted) {
   ::inet_pton(AF_INET, wanted.from, &info.sel.saddr);
   ::inet_pton(AF_INET, wanted.to, &info.sel.daddr);
   append_bytes(body, &info, sizeof info, NLMSG_ALIGN(sizeof info));
-  xfrm_user_tmpl use{};
-  use.id.proto = wanted.proto;
-  use.optional = wanted.optional ? 1 : 0;
-  append_attribute(body, XFRMA_TMPL, use);
+  std::vector<std::byte> templates;
+  for (const bool tunnel : {true, false}) {
+    if (tunnel && !wanted.tunnel_before) continue;
+    xfrm_user_tmpl use{};
+    use.id.proto = tunnel ? uint8_t{IPPROTO_AH} : wanted.proto;
+    use.mode = tunnel ? XFRM_MODE_TUNNEL : XFRM_MODE_TRANSPORT;
+    use.optional = wanted.optional ? 1 : 0;
+    append_bytes(templates, &use, sizeof use, sizeof use);
+  }
+  append_attribute(body, XFRMA_TMPL, templates);
   append_offload(body, wanted.offload);
   return message(XFRM_MSG_NEWPOLICY, body);
 }
@@ -93,7 +72,7 @@ std::vector<std::string> paths(std::initializer_list<Policy> wanted, const char*
     messages.insert(messages.end(), more.begin(), more.end());
   }
   std::vector<IpsecPolicy> found;
-  EXPECT_TRUE(read_policies(messages, found));
+  EXPECT_EQ(read_policies(messages, found), Dump::goes_on);
   EXPECT_EQ(found.size(), wanted.size());
   return encrypted_paths(found, interface);
 }
@@ -115,7 +94,7 @@ TEST(LinkEncryption, AssociationsAreReadWithTheirOffload) {
     messages.insert(messages.end(), more.begin(), more.end());
   }
   std::vector<IpsecAssociation> found;
-  EXPECT_TRUE(read_associations(messages, found));
+  EXPECT_EQ(read_associations(messages, found), Dump::goes_on);
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].identifier, 7u);
   EXPECT_EQ(found[0].device, "");
@@ -136,6 +115,7 @@ TEST(LinkEncryption, APathIsEncryptedByPoliciesOfBothWaysInPacketOffload) {
   EXPECT_EQ(paths({{.optional = true}, way_back()}), Paths()) << "packets may go without";
   EXPECT_EQ(paths({{.proto = IPPROTO_AH}, way_back()}), Paths()) << "authenticated, but readable";
   EXPECT_EQ(paths({{.port_mask = 0xffff}, way_back()}), Paths()) << "one port's packets alone";
+  EXPECT_EQ(paths({{.tunnel_before = true}, way_back()}), Paths()) << "ESP ends where the tunnel does";
   EXPECT_EQ(paths({{.protocol = IPPROTO_UDP}, way_back()}), Paths());
   Policy udp_back = way_back();
   udp_back.protocol = IPPROTO_UDP;
@@ -143,25 +123,16 @@ TEST(LinkEncryption, APathIsEncryptedByPoliciesOfBothWaysInPacketOffload) {
 }
 
 TEST(LinkEncryption, MessagesThatLieAboutTheirLengthEndTheReading) {
-  const auto good = association(9, 4);
-  std::mt19937 random(1);
-  for (int i = 0; i < 20'000; ++i) {
-    auto bad = good;
-    bad.resize(random() % (bad.size() + 1));
-    for (int n = 0; n < 3 && !bad.empty(); ++n) bad[random() % bad.size()] = static_cast<std::byte>(random());
+  with_damage(association(9, 4), [](Bytes bad) {
     std::vector<IpsecAssociation> found;
     (void)read_associations(bad, found);
     EXPECT_LE(found.size(), 1u);
-  }
-  const auto rule = policy({});
-  for (int i = 0; i < 20'000; ++i) {
-    auto bad = rule;
-    bad.resize(random() % (bad.size() + 1));
-    for (int n = 0; n < 3 && !bad.empty(); ++n) bad[random() % bad.size()] = static_cast<std::byte>(random());
+  });
+  with_damage(policy({}), [](Bytes bad) {
     std::vector<IpsecPolicy> found;
     (void)read_policies(bad, found);
     EXPECT_LE(found.size(), 1u);
-  }
+  });
 }
 
 }  // namespace

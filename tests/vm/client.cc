@@ -11,12 +11,14 @@
 //   given up 1 CODE TEXT   the GET has failed
 //   ok 1 untouched         nothing landed in that memory for --watch seconds
 //
-// Exit status: 0 after --count correct operations of each size, 1 when a byte was wrong, 3 when --for ran out before.
+// Exit status: 0 after --count correct operations of each size, 1 when a byte was wrong, 3 when --for ran out before,
+// or after SIGUSR1: it then ends with the operation in progress.
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -39,7 +41,10 @@ struct Arguments {
   std::vector<uint64_t> sizes;
   uint64_t part_size = 0;
   unsigned count = 1, threads = 1, limit_s = 60, timeout_s = 10, watch_s = 6;
+  unsigned attempts = 0;  // 0: as many as by default
 };
+
+std::atomic<bool> told_to_end{false};
 
 void say(const std::string& line) {
   static std::mutex mutex;
@@ -74,7 +79,7 @@ class Mover {
 
   // Connects repeatedly: the server may be down.
   bool connect(Clock::time_point until) {
-    while (Clock::now() < until) {
+    while (!told_to_end && Clock::now() < until) {
       auto made = Client::connect(options(arguments_.via));
       auto plain = Client::connect(options("http"));
       if (made && plain) {
@@ -158,6 +163,7 @@ class Mover {
     out.secret_key = std::getenv("AWS_SECRET_ACCESS_KEY");
     out.via = *parse_via(via);
     out.provider = via == "http" ? "auto" : arguments_.provider;
+    if (arguments_.attempts != 0) out.attempts_max = arguments_.attempts;
     if (arguments_.op == "abandon") out.attempts_max = 1;
     out.token_size_min = 0;
     if (via == "native") out.encryption = arguments_.encryption;
@@ -190,7 +196,7 @@ int move(const Arguments& arguments, unsigned index, Clock::time_point until) {
   if (arguments.op == "abandon") return mover.abandon();
   const uint64_t all = arguments.count * arguments.sizes.size();
   for (uint64_t done = 0, tried = 1; done < all; ++tried) {
-    if (Clock::now() > until) return 3;
+    if (told_to_end || Clock::now() > until) return 3;
     const std::string number = std::to_string(tried);
     say("begin " + number);
     std::string how;
@@ -230,7 +236,9 @@ int main(int argc, char** argv) {
   app.add_option("--threads", arguments.threads, "clients of their own");
   app.add_option("--for", arguments.limit_s, "seconds until it gives up");
   app.add_option("--timeout", arguments.timeout_s, "seconds without progress that end one operation");
+  app.add_option("--attempts", arguments.attempts, "of one operation");
   CLI11_PARSE(app, argc, argv);
+  std::signal(SIGUSR1, [](int) { told_to_end = true; });
   const auto until = Clock::now() + std::chrono::seconds(arguments.limit_s);
   std::atomic<int> worst{0};
   std::vector<std::thread> threads;

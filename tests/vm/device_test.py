@@ -106,6 +106,25 @@ def the_doctor_finds_the_device():
     assert found["packet filter"]["found"].startswith("no packet filter")
 
 
+def below_rxe0():
+    return doctor()["encryption below rxe0"]["found"]
+
+
+def the_doctor_tells_what_encrypts_below_the_device():
+    found = below_rxe0()
+    for words in ("inline AES-XTS: absent", "v0: IPsec packet offload absent", "0 of the host's 0 in packet offload",
+                  "IPsec paths none", "MACsec offload absent", "MACsec interface absent"):
+        assert words in found, (words, found)
+    assert doctor()["encryption PSP"]["found"] == "absent from this kernel"
+    guest.sh("modprobe macsec && ip link add link v0 macsec9 type macsec")
+    try:
+        assert "MACsec interface macsec9 (does not encrypt)" in below_rxe0(), below_rxe0()
+        guest.sh("ip link set macsec9 type macsec encrypt on")
+        assert "MACsec interface macsec9 (encrypts" in below_rxe0(), below_rxe0()
+    finally:
+        guest.sh("ip link del macsec9")
+
+
 def the_doctor_says_what_is_wrong():
     guest.link_down()
     guest.until(lambda: guest.port_state("rxe0") == "DOWN", 20, "the port to go down")
@@ -126,4 +145,4 @@ if __name__ == "__main__":
     guest.prepare()
     guest.run([the_device_name_and_gid_choose_the_device, the_completion_queue_has_the_configured_size,
                values_that_the_device_refuses_are_named, port_counters_are_metrics, the_doctor_finds_the_device,
-               the_doctor_says_what_is_wrong])
+               the_doctor_tells_what_encrypts_below_the_device, the_doctor_says_what_is_wrong])

@@ -104,7 +104,7 @@ class Server:
                    VERBENA_ROOT_SECRET_KEY=verbena_server.SECRET_KEY)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
-        for _ in range(600):
+        for _ in range(2400):  # two minutes: on a busy machine registering the arena alone takes half of one
             try:
                 urllib.request.urlopen("http://127.0.0.1:9100/-/health", timeout=5).read()
                 return self

@@ -1,21 +1,28 @@
 #!/usr/bin/env python3
-"""Sealed RDMA (docs/sealed-rdma.md) between two devices: what crosses the wire, and a program in the middle that changes
-packets. Runs inside the virtual machine: tools/vm.sh run tests/vm/sealed_test.py [CASE...]"""
+"""Sealed RDMA (docs/sealed-rdma.md) between two devices: what crosses the wire, and a machine in the middle that attacks
+packets (attacker.py). Runs inside the virtual machine: tools/vm.sh run tests/vm/sealed_test.py [CASE...]
+
+PACKETS_EACH, SECONDS_EACH: how many packets each attack of the long cases changes (200), if the time (60) suffices."""
+import collections
 import contextlib
-import ctypes
-import fcntl
+import os
+import pathlib
 import random
-import socket
+import signal
 import struct
+import tempfile
 import threading
-import zlib
+import time
 
 import guest
-from guest import KIB, MIB, Mover, Server, verbena
+from attacker import ATTACKS, READ_RESPONSES, SENDS, WRITES, Middle, opened
+from guest import KIB, Mover, Server, verbena
 
-ETH_P_ALL, ROCE_PORT, SIOCETHTOOL = 3, 4791, 0x8946
-SENDS, WRITES, READ_RESPONSES = range(0, 6), range(6, 12), range(13, 17)
 SIZE = 256 * KIB
+# Keys and contents differ and everything is equally long, so that one's packets fit into the other's places. The last
+# one is the other session's.
+SIZES, OTHERS = (SIZE, SIZE - 8), SIZE - 16
+NOTICED = ("flip", "replay", "splice")  # by what is sealed; the devices make up for the other attacks
 
 
 def content(size):
@@ -27,106 +34,9 @@ def content(size):
     return bytes(out[:size])
 
 
-def opened(port):
-    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-    raw.bind((port, 0))
-    raw.setsockopt(socket.SOL_SOCKET, 33, 64 * MIB)  # SO_RCVBUFFORCE: past net.core.rmem_max
-    raw.settimeout(0.1)
-    # PACKET_ADD_MEMBERSHIP, PACKET_MR_PROMISC
-    raw.setsockopt(263, 1, struct.pack("iHH8s", socket.if_nametoindex(port), 1, 0, b""))
-    return raw
-
-
-def whole_packets(interface):
-    """Turns off what would leave checksums and segmentation to the device: a program in the middle sees the packets as
-    they are sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for command in (0x17, 0x1f, 0x24, 0x2c):  # ETHTOOL_STXCSUM, STSO, SGSO, SGRO
-            value = bytearray(struct.pack("II", command, 0))
-            address = ctypes.addressof((ctypes.c_char * len(value)).from_buffer(value))
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(any_socket, SIOCETHTOOL, struct.pack("16sQ16x", interface.encode(), address))
-
-
-class Roce:
-    """A RoCE packet over IPv4 in an Ethernet frame; None if it is none."""
-
-    @staticmethod
-    def of(frame):
-        if len(frame) < 58 or frame[12:14] != b"\x08\x00" or frame[23] != 17:
-            return None
-        ip_end = 14 + (frame[14] & 15) * 4
-        if struct.unpack_from(">H", frame, ip_end + 2)[0] != ROCE_PORT:
-            return None
-        return Roce(bytearray(frame), ip_end)
-
-    def __init__(self, frame, ip_end):
-        self.frame, self.udp, self.bth = frame, ip_end, ip_end + 8
-        self.end = 14 + struct.unpack_from(">H", frame, 16)[0]  # of the IP packet
-        self.opcode = frame[self.bth] & 0x1f
-        self.payload = self.bth + 12 + (16 if self.opcode in (6, 10, 11) else 4 if self.opcode in (13, 15, 16) else 0)
-
-    def icrc(self):
-        covered = bytearray(b"\xff" * 8) + self.frame[14:self.end - 4]
-        for at in (9, 16, 18, 19, 8 + self.udp - 14 + 6, 8 + self.udp - 14 + 7, 8 + self.bth - 14 + 4):
-            covered[at] = 0xff  # type of service, time to live, both checksums, the fields that switches may set
-        return struct.pack("<I", zlib.crc32(covered))
-
-    def has_right_icrc(self):
-        return self.icrc() == self.frame[self.end - 4:self.end]
-
-    def change(self, at):
-        self.frame[self.payload + at] ^= 1 << random.randrange(8)
-        self.frame[self.end - 4:self.end] = self.icrc()
-
-
-class Middle:
-    """Takes the place of the switch between both devices: forwards every packet, and changes those with these opcodes,
-    one in `every`."""
-
-    def __init__(self, opcodes, every=1):
-        self.opcodes, self.every = opcodes, every
-        self.seen = self.changed = self.wrong_icrc = 0
-        self.stopping = False
-
-    def __enter__(self):
-        for interface in ("v0", "v1", "p0", "p1"):
-            whole_packets(interface)
-        guest.sh("ip link set p0 nomaster && ip link set p1 nomaster")
-        sockets = opened("p0"), opened("p1")
-        self.threads = [threading.Thread(target=self.forward, args=pair) for pair in (sockets, sockets[::-1])]
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopping = True
-        for thread in self.threads:
-            thread.join()
-        guest.sh("ip link set p0 master br0 && ip link set p1 master br0")
-
-    def forward(self, source, to):
-        while not self.stopping:
-            try:
-                frame, address = source.recvfrom(65536)
-            except TimeoutError:
-                continue
-            if address[2] == socket.PACKET_OUTGOING:
-                continue
-            with contextlib.suppress(OSError):  # a frame that is too long for the other port
-                to.send(self.passed(frame))
-
-    def passed(self, frame):
-        packet = Roce.of(frame)
-        if packet is None or packet.opcode not in self.opcodes or packet.end - packet.payload < 64:
-            return frame
-        self.seen += 1
-        self.wrong_icrc += not packet.has_right_icrc()
-        if self.seen % self.every:
-            return frame
-        packet.change(random.randrange(8, packet.end - packet.payload - 8))
-        self.changed += 1
-        return bytes(packet.frame)
+def pieces_of(size):
+    bytes_ = content(size)
+    return [bytes_[at:at + 24] for at in range(100, size - 100, 20011)]
 
 
 @contextlib.contextmanager
@@ -134,7 +44,7 @@ def served(*settings):
     server = Server(*settings).start()
     try:
         verbena("mb", "s3://faults", "--durability", "memory")
-        Mover(via="http", op="seed", size=f"1,{SIZE}").must_succeed()
+        Mover(via="http", op="seed", size=",".join(map(str, (1, *SIZES, OTHERS)))).must_succeed()
         yield server
     finally:
         server.stop()
@@ -165,8 +75,7 @@ def crossing(encryption):
 
 
 def nothing_of_a_sealed_session_can_be_read():
-    bytes_, key = content(SIZE), f"{SIZE}".encode()
-    pieces = [bytes_[at:at + 24] for at in range(100, SIZE - 100, 20011)]
+    key, pieces = f"{SIZE}".encode(), pieces_of(SIZE)
     with served() as server:
         plain, sealed = crossing("off"), crossing("required")
         assert all(piece in plain for piece in pieces) and key in plain, "the tap sees what is not sealed"
@@ -184,40 +93,136 @@ def sealed_objects_of_every_size_are_right():
         assert server.metric('verbena_sealed_bytes_total{direction="to_server"}') >= 6000000
 
 
-def attack(name, opcodes, op, every):
-    """Changes packets under a client. Returns how often, and what the client said."""
-    random.seed(name)
-    report = {}
-    for encryption in ("off", "required"):
-        with served() as server, Middle(opcodes, every) as middle:
-            mover = Mover(via="native", op=op, size=SIZE, count=3, encryption=encryption, unverified=1, timeout=4,
-                          seconds=25)
-            status = mover.end(120)
-            report[encryption] = (middle.changed, status, len(mover.said("ok")), len(mover.said("error")))
-            assert middle.wrong_icrc == 0, "this test computes checksums as the devices do"
-            assert middle.changed > 0, f"{name} {encryption}: no packet was changed"
-            if encryption == "required":
-                assert status != 1, f"{name}: a wrong byte was taken: {mover.lines[-5:]}"
-                assert status == 3, f"{name}: every transfer was attacked, and {report}"
+def what_is_secret():
+    """What is in no packet of a sealed session: the bucket's name, and pieces of the objects."""
+    return [b"faults", *(piece for size in SIZES for piece in pieces_of(size)[::2])]
+
+
+def what_is_not_sealed_is_read_and_changed():
+    """So the attacker can do what the other cases say it cannot."""
+    random.seed(41)
+    with served(), Middle({WRITES: 7}, pieces=what_is_secret()) as middle:
+        mover = Mover(via="native", op="get", size=SIZE, encryption="off", unverified=1, timeout=4, seconds=25)
+        assert mover.end(120) == 1, f"the changed bytes were not taken: {mover.lines[-5:]}"
+    assert middle.wrong_icrc == 0, "this test computes checksums as the devices do"
+    assert middle.attacked["flip"] > 0 and middle.plain > 0, (middle.attacked, middle.plain)
+
+
+@contextlib.contextmanager
+def another_session(op, kinds):
+    """What crosses the wire for a client with a session of its own, which stays open and frozen meanwhile."""
+    client = Mover(via="native", op=op, size=OTHERS, count=1000, encryption="required", seconds=100)
+    try:
+        with Middle(dict.fromkeys(kinds, 1), how=()) as middle:
+            client.wait_for("ok", 3)
+            client.signal(signal.SIGSTOP)
+        yield middle.own
+    finally:
+        client.process.kill()
+        client.process.wait()
+
+
+def wrong_objects(writers):
+    """How many of the objects that attacked clients have written are not what they wrote."""
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (f"{size}-native-{writer}" for size in SIZES for writer in range(writers)):
+            path = pathlib.Path(folder) / name
+            got = verbena("get", "--via", "http", f"s3://faults/{name}", str(path), check=False)
+            assert got.returncode in (0, 3), got.stderr  # 3: there is none
+            wrong += got.returncode == 0 and path.read_bytes() != content(int(name.split("-")[0]))
+    return wrong
+
+
+def failures(client):
+    return [line for line in client.said("error") if not line.startswith("error 0 ")]  # 0: no transfer had begun
+
+
+def reasons(client):
+    return dict(collections.Counter(line.split()[2] for line in failures(client)))
+
+
+def lasts_until(made, client, limit_s):
+    """Lets the client go on until `made()`; then it ends with the transfers that it has begun."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline and client.process.poll() is None and not made():
+        time.sleep(0.05)
+    client.signal(signal.SIGUSR1)
+    with contextlib.suppress(AssertionError):  # it hung, and was killed
+        return client.end(120)
+    return None
+
+
+def attacked(op, middle, clients, made, limit_s, timeout_s):
+    """Clients that move objects under attack, each transfer in one attempt: counts of packets and transfers."""
+    with middle:
+        mover = Mover(via="native", op=op, size=",".join(map(str, SIZES)), count=100000, threads=clients, attempts=1,
+                      encryption="required", unverified=1, timeout=timeout_s, seconds=limit_s + 120)
+        status = lasts_until(lambda: made(middle.attacked, mover), mover, limit_s)
+    counts = {"packets": sum(middle.attacked.values()), "right": len(mover.said("ok")), "failed": len(failures(mover)),
+              "wrong": len(mover.said("WRONG")), "plain": middle.plain}
+    counts["hung"] = len(mover.said("begin")) - counts["right"] - counts["failed"] - counts["wrong"]
+    if status is None:
+        counts["hung"] = max(counts["hung"], 1)
+    if op == "put":
+        counts["wrong"] += wrong_objects(clients)
+    print(f"  transfers failed with {reasons(mover)}", flush=True)
+    assert middle.wrong_icrc == 0, "this test computes checksums as the devices do"
+    assert status in (0, 1, 3, None), f"the client ended with {status}: {mover.lines[-5:]}"
+    return counts
+
+
+def report(what, how, counts):
+    """A line of the table in docs/sealed-rdma.md."""
+    print(f"| {what} | {how} | {' | '.join(map(str, counts.values()))} |", flush=True)
+    assert counts["wrong"] == counts["plain"] == counts["hung"] == 0, f"{what}, {how}: {counts}"
+
+
+def each_attack(op, kind, every, clients, timeout_s):
+    """The long form: new clients for each attack."""
+    random.seed(kind)
+    packets, limit_s = (int(os.environ.get(name, value)) for name, value in
+                        (("PACKETS_EACH", "200"), ("SECONDS_EACH", "60")))
+    with served("rdma.operation_timeout_ms=30000"), another_session(op, [kind]) as theirs:
+        for how in ATTACKS:
+            middle = Middle({kind: every}, (how,), theirs, what_is_secret())
+            counts = attacked(op, middle, clients,
+                              lambda made, mover, how=how: made[how] >= packets and mover.said("begin 3"), limit_s,
+                              timeout_s)
+            report(kind, how, counts)
+            assert counts["packets"] > 0, f"{how}: nothing was attacked"
+            assert counts["failed"] > 0 or how not in NOTICED, f"{how}: {counts}"
         # It goes on once the attacker has left.
-        if encryption == "required":
-            with served():
-                Mover(via="native", op=op, size=SIZE, encryption="required").must_succeed("native")
-    print(f"  {name}: changed packets, exit status, right, failed: {report}", flush=True)
-    return report
+        Mover(via="native", op=op, size=SIZE, encryption="required").must_succeed("native")
 
 
-def changed_writes_are_never_taken():
-    report = attack("writes of a GET", WRITES, "get", 7)
-    assert report["off"][1] == 1, "without sealing the changed bytes are taken: so the attack works"
+def attacks_on_messages_give_no_wrong_byte():
+    each_attack("get", SENDS, 3, clients=4, timeout_s=6)  # they mostly wait for answers that never come
 
 
-def changed_read_responses_are_never_stored():
-    attack("read responses of a PUT", READ_RESPONSES, "put", 7)
+def attacks_on_writes_give_no_wrong_byte():
+    each_attack("get", WRITES, 9, clients=2, timeout_s=40)
 
 
-def changed_messages_are_never_obeyed():
-    attack("messages", SENDS, "get", 2)
+def attacks_on_read_responses_give_no_wrong_byte():
+    each_attack("put", READ_RESPONSES, 9, clients=2, timeout_s=40)
+
+
+def attacks_in_turn_give_no_wrong_byte():
+    """The short form: until each attack was made on what goes each way."""
+    random.seed(41)
+    with served():
+        for op, kind in (("get", WRITES), ("put", READ_RESPONSES)):
+            with another_session(op, [SENDS, kind]) as theirs:
+                middle = Middle({SENDS: 7, kind: 23}, ATTACKS, theirs, what_is_secret())
+                counts = attacked(op, middle, 2, lambda made, mover: failures(mover) and
+                                  all(made[how] > 0 for how in ATTACKS), limit_s=80, timeout_s=6)
+            made = middle.attacked
+            report(f"messages and {kind}", ", ".join(f"{made[how]} {how}" for how in ATTACKS), counts)
+            assert all(made[how] > 0 for how in ATTACKS), f"not every attack was made: {made}"
+            assert counts["failed"] > 0, counts
+        # It goes on once the attacker has left.
+        Mover(via="native", op="put", size=SIZE, encryption="required").must_succeed("native")
 
 
 def a_server_that_requires_it_serves_no_others():
@@ -232,10 +237,13 @@ def a_server_that_requires_it_serves_no_others():
         Mover(via="native", op="get", size=SIZE, encryption="preferred").must_succeed("native")
     said = Server("rdma.encryption=required", "rdma.token_provider=verbs").refuses_to_start()
     assert "tokens are sealed over https alone" in said, said
+    said = Server("rdma.encryption=required", "rdma.tcp_encryption=off").refuses_to_start()
+    assert "payload over tcp would not be encrypted" in said, said
 
 
 if __name__ == "__main__":
     guest.prepare()
     guest.run([nothing_of_a_sealed_session_can_be_read, sealed_objects_of_every_size_are_right,
-               changed_writes_are_never_taken, changed_read_responses_are_never_stored, changed_messages_are_never_obeyed,
-               a_server_that_requires_it_serves_no_others])
+               what_is_not_sealed_is_read_and_changed, attacks_in_turn_give_no_wrong_byte,
+               attacks_on_messages_give_no_wrong_byte, attacks_on_writes_give_no_wrong_byte,
+               attacks_on_read_responses_give_no_wrong_byte, a_server_that_requires_it_serves_no_others])
