@@ -20,9 +20,9 @@ class TransferTo : public OnEngine {
     auto counts = to.run(transfer->run());
     transfer.reset();
     // Its ids are store-wide: it is called once all have arrived.
-    if (auto* local = dynamic_cast<LocalRig*>(&to); local != nullptr && counts) {
-      local->options.ids_above = counts->id_max;
-      local->reopen();
+    if (auto* on_disk = dynamic_cast<local::TestStore*>(&to); on_disk != nullptr && counts) {
+      on_disk->options.ids_above = counts->id_max;
+      on_disk->reopen();
     }
     return counts;
   }
