@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 
 #include "admin/doctor.h"
 #include "admin/link_encryption.h"
 #include "admin/macsec.h"
+#include "admin/network_links.h"
 #include "admin/psp.h"
 #include "base/aead_available.h"
 #include "base/kernel_files.h"
@@ -30,29 +30,35 @@ std::set<std::string> interfaces_of(const fs::path& rdma_device) {
   return out;
 }
 
-bool is_macsec(const fs::path& interface) {
-  std::ifstream file(interface / "uevent");
-  for (std::string line; std::getline(file, line);) {
-    if (line == "DEVTYPE=macsec") return true;
-  }
-  return false;
-}
+// A device of the network, and the word for what it has not: others that it sends through may have it.
+struct Interface {
+  const NetworkLinks& links;
+  const std::string& name;
+  bool sends_on = !links.below(name).empty() || links.sends_unnamed(name);
+  std::string_view absent = sends_on ? "absent here" : "absent";
+};
 
-// Whether `interface` is a MACsec interface, or which ones send through it: "macsec0 (encrypts, by the kernel)",
-// "absent".
-std::string macsec_over(const MachineRoots& roots, const std::string& interface) {
-  const auto names = entries_of(roots.sys / "class/net");
+// Whether it is a MACsec interface, or which ones send through it: "macsec0 (encrypts, by the kernel)", "absent".
+std::string macsec_over(const Interface& interface) {
+  const auto names = interface.links.names();
   if (names.empty()) return "cannot be told";
-  if (is_macsec(roots.sys / "class/net" / interface))
-    return fmt::format("itself ({})", describe(macsec_link(interface)));
+  if (interface.links.is_macsec(interface.name))
+    return fmt::format("itself ({})", describe(macsec_link(interface.name)));
   std::string out;
-  std::error_code ec;
   for (const std::string& name : names) {
-    const fs::path folder = roots.sys / "class/net" / name;
-    if (!fs::exists(folder / ("lower_" + interface), ec) || !is_macsec(folder)) continue;
+    if (!interface.links.is_macsec(name)) continue;
+    const auto stack = interface.links.stack(name);
+    if (std::ranges::find(stack, interface.name) == stack.end()) continue;
     out += fmt::format("{}{} ({})", out.empty() ? "" : ", ", name, describe(macsec_link(name)));
   }
-  return out.empty() ? "absent" : out;
+  return out.empty() ? std::string(interface.absent) : out;
+}
+
+// The kernel's flag is of the MAC. A PHY may do it in its place, and the kernel has no question for that.
+std::string macsec_offload_of(const Interface& interface, Offload of_mac) {
+  if (of_mac != Offload::absent) return std::string(to_string(of_mac));
+  if (interface.links.has_phy(interface.name)) return "absent from the MAC, of the PHY cannot be told";
+  return std::string(interface.absent);
 }
 
 std::string driver_of(const fs::path& rdma_device) {
@@ -73,40 +79,51 @@ std::string associations_of(const std::optional<std::vector<IpsecAssociation>>& 
   return fmt::format("{} of the host's {} in packet offload here", std::ranges::count_if(*all, on_it), all->size());
 }
 
-std::string paths_of(const std::optional<std::vector<IpsecPolicy>>& all, const std::string& interface) {
-  constexpr size_t named_max = 8;
-  if (!all) return "cannot be told";
-  auto paths = encrypted_paths(*all, interface);
-  if (paths.empty()) return "none";
-  const size_t more = paths.size() - std::min(paths.size(), named_max);
-  paths.resize(paths.size() - more);
-  return fmt::format("{}{}", fmt::join(paths, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
-}
-
 // The kernel has a question for ESP's cipher alone, not for whole packets. But a device that does not even have that
 // has no packet offload in any driver of Linux, and one that has taken something in packet offload can do it.
-std::string packet_offload_of(const IpsecState& ipsec, Offload cipher, const std::string& interface) {
+std::string packet_offload_of(const IpsecState& ipsec, Offload cipher, const Interface& interface) {
   const auto is_there = [&](const auto& all) {
-    return all && std::ranges::any_of(*all, [&](const auto& one) { return one.packet && one.device == interface; });
+    return all &&
+           std::ranges::any_of(*all, [&](const auto& one) { return one.packet && one.device == interface.name; });
   };
   if (is_there(ipsec.associations) || is_there(ipsec.policies)) return "present, on";
-  if (cipher == Offload::absent) return "absent";
+  if (cipher == Offload::absent) return std::string(interface.absent);
   return cipher == Offload::unknown ? "cannot be told"
                                     : fmt::format("cannot be told (of ESP's cipher: {})", to_string(cipher));
 }
 
-std::string below_interface(const MachineRoots& roots, const std::string& interface, const IpsecState& ipsec) {
-  const LinkFeatures features = link_features(interface);
+// What it sends through; empty: itself is the last.
+std::string way_on(const Interface& interface) {
+  const auto below = interface.links.below(interface.name);
+  if (!below.empty()) return fmt::format(", it sends through {}", fmt::join(below, ", "));
+  return interface.sends_on ? ", it sends through another device, which the kernel does not name here" : "";
+}
+
+std::string about_interface(const Interface& interface, const IpsecState& ipsec) {
+  const LinkFeatures features = link_features(interface.name);
   return fmt::format(
-      "{}: IPsec packet offload {}, IPsec associations {}, IPsec paths {}, MACsec offload {}, MACsec interface {}",
-      interface, packet_offload_of(ipsec, features.ipsec, interface), associations_of(ipsec.associations, interface),
-      paths_of(ipsec.policies, interface), to_string(features.macsec), macsec_over(roots, interface));
+      "{}: IPsec packet offload {}, IPsec associations {}, IPsec paths {}, MACsec offload {}, MACsec interface {}{}",
+      interface.name, packet_offload_of(ipsec, features.ipsec, interface),
+      associations_of(ipsec.associations, interface.name),
+      ipsec.policies ? describe(encrypted_paths(*ipsec.policies, interface.name)) : "cannot be told",
+      macsec_offload_of(interface, features.macsec), macsec_over(interface), way_on(interface));
+}
+
+// The devices of the network that an RDMA device's packets may pass: those of its ports, and what is below them.
+std::vector<std::string> passed_by(const NetworkLinks& links, const std::set<std::string>& of_ports) {
+  std::vector<std::string> out;
+  for (const std::string& of_port : of_ports) {
+    for (std::string& name : links.stack(of_port)) {
+      if (std::ranges::find(out, name) == out.end()) out.push_back(std::move(name));
+    }
+  }
+  return out;
 }
 
 bool is_infiniband(const fs::path& rdma_device) {
   const auto ports = entries_of(rdma_device / "ports");
   return !ports.empty() && std::ranges::all_of(ports, [&](const std::string& port) {
-    return line_of(rdma_device / "ports" / port / "link_layer") == "InfiniBand";
+    return first_line(rdma_device / "ports" / port / "link_layer") == "InfiniBand";
   });
 }
 
@@ -132,7 +149,10 @@ Finding check_rdma_device(const MachineRoots& roots, const std::string& device, 
   Finding out{Health::ok, "encryption below " + device, {}, {}};
   out.found = fmt::format("inline AES-XTS: {}", mlx5 ? "cannot be told (mlx5's DEK objects)" : "absent");
   const auto interfaces = interfaces_of(folder);
-  for (const std::string& interface : interfaces) out.found += "; " + below_interface(roots, interface, ipsec);
+  const NetworkLinks links(roots.sys);
+  for (const std::string& name : passed_by(links, interfaces)) {
+    out.found += "; " + about_interface({.links = links, .name = name}, ipsec);
+  }
   const bool infiniband = interfaces.empty() && is_infiniband(folder);
   if (infiniband) out.found += "; IPsec and MACsec: absent from InfiniBand";
   if (interfaces.empty() && !infiniband) {

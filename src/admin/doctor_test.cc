@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "admin/doctor_gpu.h"
+#include "admin/link_encryption.h"
 #include "store/local/device_volumes.h"
 
 namespace verbena::admin {
@@ -132,6 +133,54 @@ TEST_F(DoctorOfEncryption, ADeviceMayStandOnAMacsecInterface) {
   write(port + "gid_attrs/ndevs/0", "macsec0");
   write("sys/class/net/macsec0/uevent", "DEVTYPE=macsec");
   EXPECT_TRUE(below().found.ends_with("MACsec interface itself (settings cannot be told)")) << below().found;
+}
+
+TEST_F(DoctorOfEncryption, LooksAtWhatAVlanSendsThrough) {
+  const std::string net = "sys/class/net/";
+  write(port + "gid_attrs/ndevs/0", "m100");
+  write(port + "gid_attrs/ndevs/1", "eth7");
+  write(net + "m100/uevent", "DEVTYPE=vlan");
+  write(net + "m100/lower_macsec0/mtu", "1468");
+  write(net + "macsec0/uevent", "DEVTYPE=macsec");
+  write(net + "macsec0/lower_eth7/mtu", "1500");
+  Finding found = below();
+  EXPECT_TRUE(says(found, "MACsec interface absent here, it sends through macsec0; ")) << found.found;
+  EXPECT_TRUE(says(found, "itself (settings cannot be told), it sends through eth7")) << found.found;
+  EXPECT_TRUE(says(found, "MACsec interface macsec0 (settings cannot be told)")) << "eth7: " << found.found;
+  EXPECT_TRUE(says(found, "; macsec0: IPsec packet offload ")) << found.found;
+  write(net + "eth7/lower_m100/mtu", "1500");  // a circle, which no kernel has
+  found = below();
+  EXPECT_TRUE(says(found, ", it sends through m100")) << found.found;
+  EXPECT_EQ(found.found.find("; macsec0: "), found.found.rfind("; macsec0: ")) << "each once: " << found.found;
+}
+
+TEST_F(DoctorOfEncryption, SaysWhereAnInterfaceSendsThroughWhatIsNotNamed) {
+  write(port + "gid_attrs/ndevs/0", "lo");  // its features are the kernel's
+  write("sys/class/net/lo/ifindex", "1");
+  write("sys/class/net/lo/iflink", "1");
+  EXPECT_TRUE(below().found.ends_with("MACsec interface absent")) << below().found;
+  write("sys/class/net/lo/iflink", "7");
+  EXPECT_TRUE(says(below(), "lo: IPsec packet offload absent here, ")) << below().found;
+  EXPECT_TRUE(says(below(), "MACsec offload absent here, ")) << below().found;
+  EXPECT_TRUE(below().found.ends_with(
+      "MACsec interface absent here, it sends through another device, which the kernel does not name here"));
+}
+
+TEST_F(DoctorOfEncryption, DoesNotTakeTheMacForThePhy) {
+  write(port + "gid_attrs/ndevs/0", "lo");
+  write("sys/class/net/lo/ifindex", "1");
+  EXPECT_TRUE(says(below(), "MACsec offload absent, ")) << below().found;
+  write("sys/class/net/lo/phydev/phy_id", "0x1");
+  EXPECT_TRUE(says(below(), "MACsec offload absent from the MAC, of the PHY cannot be told, ")) << below().found;
+}
+
+TEST(DoctorOfIpsec, TellsPathsThatAreInDoubtFromOthers) {
+  EXPECT_EQ(describe(EncryptedPaths{}), "none");
+  EXPECT_EQ(describe(EncryptedPaths{.all = {"a to b"}, .in_doubt = {}}), "a to b");
+  EXPECT_EQ(describe(EncryptedPaths{.all = {}, .in_doubt = {"a to b", "c to d"}}), "cannot be told of a to b, c to d");
+  EXPECT_EQ(describe(EncryptedPaths{.all = {"a to b"}, .in_doubt = {"c to d"}}), "a to b (cannot be told of c to d)");
+  EXPECT_EQ(describe(EncryptedPaths{.all = std::vector<std::string>(10, "p"), .in_doubt = {}}),
+            "p, p, p, p, p, p, p, p and 2 more");
 }
 
 TEST_F(DoctorOfEncryption, ClaimsNothingOfWhatItDoesNotSee) {

@@ -1,6 +1,7 @@
 #include "admin/link_encryption.h"
 
 #include <arpa/inet.h>
+#include <fmt/ranges.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <linux/xfrm.h>
@@ -75,16 +76,37 @@ void read_offload(Bytes attributes, Offloaded& into) {
   });
 }
 
-// Whether a policy's one template says that each packet must be encrypted. With several, ESP may end before the peer.
-bool wants_esp(Bytes attributes) {
-  bool found = false;
+// Whether a template says that ESP goes from one of the selector's addresses to the other: no gateway opens it.
+bool reaches_peer(const xfrm_user_tmpl& use, const xfrm_selector& packets) {
+  if (use.mode == XFRM_MODE_TRANSPORT) return true;
+  const bool ipv6 = packets.family == AF_INET6;
+  const uint8_t bits = ipv6 ? 128 : 32;
+  const size_t size = bits / 8;
+  return use.mode == XFRM_MODE_TUNNEL && use.family == packets.family && (ipv6 || packets.family == AF_INET) &&
+         packets.prefixlen_s == bits && packets.prefixlen_d == bits &&
+         std::memcmp(&use.saddr, &packets.saddr, size) == 0 && std::memcmp(&use.id.daddr, &packets.daddr, size) == 0;
+}
+
+// Whether an attribute says that a policy is for some packets alone.
+bool narrows(int type, Bytes body) {
+  if (type == XFRMA_SEC_CTX) return true;
+  return (type == XFRMA_MARK || type == XFRMA_IF_ID) &&
+         std::ranges::any_of(body, [](std::byte one) { return one != std::byte{}; });
+}
+
+// By the policy's one template. With several, ESP may end before the peer, and the rest of the way is AH's.
+Coverage coverage_of(const xfrm_userpolicy_info& info, Bytes attributes) {
+  bool wants_esp = false, whole = info.sel.ifindex == 0 && info.sel.user == 0;
   each_attribute(attributes, [&](int type, Bytes body) {
-    xfrm_user_tmpl one{};
-    if (type != XFRMA_TMPL || body.size() != sizeof one) return;
-    std::memcpy(&one, body.data(), sizeof one);
-    found = one.id.proto == IPPROTO_ESP && one.optional == 0;
+    if (narrows(type, body)) whole = false;
+    xfrm_user_tmpl use{};
+    if (type != XFRMA_TMPL || body.size() != sizeof use) return;
+    std::memcpy(&use, body.data(), sizeof use);
+    wants_esp = use.id.proto == IPPROTO_ESP && use.optional == 0;
+    if (!reaches_peer(use, info.sel)) whole = false;
   });
-  return found;
+  if (info.action != XFRM_POLICY_ALLOW || !wants_esp) return Coverage::none;
+  return whole ? Coverage::all : Coverage::in_doubt;
 }
 
 std::string network_of(const xfrm_address_t& address, uint16_t family, uint8_t bits) {
@@ -98,13 +120,20 @@ IpsecPolicy read_policy(const xfrm_userpolicy_info& info, Bytes attributes) {
   IpsecPolicy one;
   one.sends = info.dir == XFRM_POLICY_OUT;
   one.receives = info.dir == XFRM_POLICY_IN;
-  one.encrypts = info.action == XFRM_POLICY_ALLOW && wants_esp(attributes);
+  one.coverage = coverage_of(info, attributes);
   one.from = network_of(info.sel.saddr, info.sel.family, info.sel.prefixlen_s);
   one.to = network_of(info.sel.daddr, info.sel.family, info.sel.prefixlen_d);
   one.protocol = info.sel.proto;
   one.all_ports = info.sel.sport_mask == 0 && info.sel.dport_mask == 0;
   read_offload(attributes, one);
   return one;
+}
+
+std::string named(std::vector<std::string> paths) {
+  constexpr size_t named_max = 8;
+  const size_t more = paths.size() - std::min(paths.size(), named_max);
+  paths.resize(paths.size() - more);
+  return fmt::format("{}{}", fmt::join(paths, ", "), more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
 }  // namespace
@@ -170,20 +199,28 @@ Dump read_policies(Bytes messages, std::vector<IpsecPolicy>& into) {
   });
 }
 
-std::vector<std::string> encrypted_paths(const std::vector<IpsecPolicy>& policies, const std::string& interface) {
-  const auto encrypts = [&](const IpsecPolicy& one) {
-    return one.encrypts && one.packet && one.all_ports && one.device == interface;
-  };
-  std::vector<std::string> paths;
+EncryptedPaths encrypted_paths(const std::vector<IpsecPolicy>& policies, const std::string& interface) {
+  EncryptedPaths paths;
   for (const IpsecPolicy& out : policies) {
-    const auto is_way_back = [&](const IpsecPolicy& in) {
-      return in.receives && encrypts(in) && in.from == out.to && in.to == out.from && in.protocol == out.protocol;
-    };
-    if (!out.sends || !encrypts(out) || std::ranges::none_of(policies, is_way_back)) continue;
+    if (!out.sends || !out.packet || !out.all_ports || out.device != interface) continue;
+    Coverage back = Coverage::none;
+    for (const IpsecPolicy& in : policies) {
+      const bool is_way_back = in.receives && in.packet && in.all_ports && in.device == interface &&
+                               in.from == out.to && in.to == out.from && in.protocol == out.protocol;
+      if (is_way_back) back = std::max(back, in.coverage);
+    }
+    const Coverage both = std::min(out.coverage, back);
+    if (both == Coverage::none) continue;
     const std::string protocol = out.protocol == 0 ? "" : " (IP protocol " + std::to_string(out.protocol) + ")";
-    paths.push_back(out.from + " to " + out.to + protocol);
+    (both == Coverage::all ? paths.all : paths.in_doubt).push_back(out.from + " to " + out.to + protocol);
   }
   return paths;
+}
+
+std::string describe(const EncryptedPaths& paths) {
+  if (paths.in_doubt.empty()) return paths.all.empty() ? "none" : named(paths.all);
+  const std::string doubt = "cannot be told of " + named(paths.in_doubt);
+  return paths.all.empty() ? doubt : fmt::format("{} ({})", named(paths.all), doubt);
 }
 
 std::optional<std::vector<IpsecAssociation>> ipsec_associations() {

@@ -41,14 +41,22 @@ std::optional<std::vector<IpsecAssociation>> ipsec_associations();
 // may come.
 Dump read_associations(Bytes messages, std::vector<IpsecAssociation>& into);
 
+// What a policy says of the packets between its addresses.
+enum class Coverage : uint8_t {
+  none,      // they may go readable
+  in_doubt,  // ESP may end before the peer (a tunnel), or the policy is for some packets alone: of a mark, an
+             // interface, a user or a security label
+  all,  // each must be encrypted up to the peer
+};
+
 // An IPsec policy of this host's kernel: for which packets associations are used.
 struct IpsecPolicy {
   std::string device;     // with an offload: the network device
   bool packet = false;    // packet offload, which sees RDMA packets, too
   bool sends = false;     // of packets that leave
   bool receives = false;  // of packets that come
-  bool encrypts = false;  // each of them must be encrypted (ESP, and nothing else is done to it)
-  std::string from, to;   // networks, "10.0.0.0/16"
+  Coverage coverage = Coverage::none;
+  std::string from, to;  // networks, "10.0.0.0/16"
   bool all_ports = false;
   uint8_t protocol = 0;  // of IP; 0: all
 };
@@ -56,9 +64,16 @@ struct IpsecPolicy {
 std::optional<std::vector<IpsecPolicy>> ipsec_policies();
 // Like read_associations().
 Dump read_policies(Bytes messages, std::vector<IpsecPolicy>& into);
-// The paths on which a network device encrypts all packets of this host, RDMA's too, both ways: "10.0.0.1/32 to
-// 10.0.0.2/32". Those are pairs of policies in packet offload there. Policies of higher priority may make exceptions.
-std::vector<std::string> encrypted_paths(const std::vector<IpsecPolicy>& policies, const std::string& interface);
+// Paths on which a network device encrypts packets of this host, RDMA's too, both ways: "10.0.0.1/32 to 10.0.0.2/32".
+// Those are pairs of policies in packet offload there. Policies of higher priority may make exceptions.
+struct EncryptedPaths {
+  std::vector<std::string> all;       // all packets, up to the peer
+  std::vector<std::string> in_doubt;  // perhaps
+  bool operator==(const EncryptedPaths&) const = default;
+};
+EncryptedPaths encrypted_paths(const std::vector<IpsecPolicy>& policies, const std::string& interface);
+// "10.0.0.1/32 to 10.0.0.2/32", "cannot be told of 10.1.0.0/16 to 10.2.0.0/16", "none".
+std::string describe(const EncryptedPaths& paths);
 
 // This processor's instructions for AES-GCM: "AES-NI, VAES", "ARMv8 AES"; empty: none.
 std::string aes_instructions();

@@ -37,6 +37,13 @@ struct Policy {
   uint8_t protocol = 0, proto = IPPROTO_ESP;
   uint16_t port_mask = 0;
   bool tunnel_before = false;  // another template first
+  uint8_t mode = XFRM_MODE_TRANSPORT, bits = 32;
+  const char* tunnel_from = "0.0.0.0";
+  const char* tunnel_to = "0.0.0.0";
+  xfrm_mark mark = {};
+  uint32_t if_id = 0, user = 0;
+  int ifindex = 0;
+  bool label = false;
 };
 
 std::vector<std::byte> policy(const Policy& wanted) {
@@ -45,7 +52,9 @@ std::vector<std::byte> policy(const Policy& wanted) {
   info.dir = wanted.direction;
   info.action = wanted.action;
   info.sel.family = AF_INET;
-  info.sel.prefixlen_s = info.sel.prefixlen_d = 32;
+  info.sel.prefixlen_s = info.sel.prefixlen_d = wanted.bits;
+  info.sel.user = wanted.user;
+  info.sel.ifindex = wanted.ifindex;
   info.sel.proto = wanted.protocol;
   info.sel.dport_mask = wanted.port_mask;
   ::inet_pton(AF_INET, wanted.from, &info.sel.saddr);
@@ -56,16 +65,22 @@ std::vector<std::byte> policy(const Policy& wanted) {
     if (tunnel && !wanted.tunnel_before) continue;
     xfrm_user_tmpl use{};
     use.id.proto = tunnel ? uint8_t{IPPROTO_AH} : wanted.proto;
-    use.mode = tunnel ? XFRM_MODE_TUNNEL : XFRM_MODE_TRANSPORT;
+    use.mode = tunnel ? uint8_t{XFRM_MODE_TUNNEL} : wanted.mode;
+    use.family = AF_INET;
+    ::inet_pton(AF_INET, wanted.tunnel_from, &use.saddr);
+    ::inet_pton(AF_INET, wanted.tunnel_to, &use.id.daddr);
     use.optional = wanted.optional ? 1 : 0;
     append_bytes(templates, &use, sizeof use, sizeof use);
   }
   append_attribute(body, XFRMA_TMPL, templates);
+  if (wanted.mark.m != 0) append_attribute(body, XFRMA_MARK, wanted.mark);
+  if (wanted.if_id != 0) append_attribute(body, XFRMA_IF_ID, wanted.if_id);
+  if (wanted.label) append_attribute(body, XFRMA_SEC_CTX, uint64_t{8});
   append_offload(body, wanted.offload);
   return message(XFRM_MSG_NEWPOLICY, body);
 }
 
-std::vector<std::string> paths(std::initializer_list<Policy> wanted, const char* interface = "lo") {
+EncryptedPaths all_paths(std::initializer_list<Policy> wanted, const char* interface = "lo") {
   std::vector<std::byte> messages;
   for (const Policy& one : wanted) {
     const auto more = policy(one);
@@ -75,6 +90,13 @@ std::vector<std::string> paths(std::initializer_list<Policy> wanted, const char*
   EXPECT_EQ(read_policies(messages, found), Dump::goes_on);
   EXPECT_EQ(found.size(), wanted.size());
   return encrypted_paths(found, interface);
+}
+
+// Those that are encrypted for sure, where none is in doubt.
+std::vector<std::string> paths(std::initializer_list<Policy> wanted, const char* interface = "lo") {
+  EncryptedPaths found = all_paths(wanted, interface);
+  EXPECT_EQ(found.in_doubt, std::vector<std::string>());
+  return found.all;
 }
 
 Policy way_back() { return {.direction = XFRM_POLICY_IN, .from = "10.0.0.2", .to = "10.0.0.1"}; }
@@ -120,6 +142,46 @@ TEST(LinkEncryption, APathIsEncryptedByPoliciesOfBothWaysInPacketOffload) {
   Policy udp_back = way_back();
   udp_back.protocol = IPPROTO_UDP;
   EXPECT_EQ(paths({{.protocol = IPPROTO_UDP}, udp_back}), Paths{"10.0.0.1/32 to 10.0.0.2/32 (IP protocol 17)"});
+}
+
+TEST(LinkEncryption, ATunnelToAGatewayIsNoEncryptedPathToThePeer) {
+  const Policy out{.mode = XFRM_MODE_TUNNEL, .tunnel_from = "10.0.0.1", .tunnel_to = "10.0.0.2"};
+  Policy in = way_back();
+  in.mode = XFRM_MODE_TUNNEL;
+  in.tunnel_from = "10.0.0.2";
+  in.tunnel_to = "10.0.0.1";
+  EXPECT_EQ(paths({out, in}), std::vector<std::string>{"10.0.0.1/32 to 10.0.0.2/32"}) << "it ends at the peer";
+  const EncryptedPaths doubt{.all = {}, .in_doubt = {"10.0.0.1/32 to 10.0.0.2/32"}};
+  Policy other = out;
+  other.tunnel_to = "192.0.2.2";
+  EXPECT_EQ(all_paths({other, in}), doubt) << "a gateway near the peer";
+  other = out;
+  other.tunnel_from = "192.0.2.1";
+  EXPECT_EQ(all_paths({other, in}), doubt) << "a gateway near this host";
+  other = in;
+  other.tunnel_from = "192.0.2.2";
+  EXPECT_EQ(all_paths({out, other}), doubt) << "one on the way back";
+  other = out;
+  other.mode = XFRM_MODE_BEET;
+  EXPECT_EQ(all_paths({other, in}), doubt) << "packets have other addresses there";
+  Policy networks = out, networks_in = in;
+  networks.bits = networks_in.bits = 16;
+  EXPECT_EQ(all_paths({networks, networks_in}).all, std::vector<std::string>()) << "networks behind the ends";
+  EXPECT_EQ(all_paths({networks, networks_in}).in_doubt.size(), 1u);
+}
+
+TEST(LinkEncryption, APolicyForSomePacketsAloneLeavesAPathInDoubt) {
+  const EncryptedPaths doubt{.all = {}, .in_doubt = {"10.0.0.1/32 to 10.0.0.2/32"}};
+  EXPECT_EQ(all_paths({{.mark = {.v = 0, .m = 1}}, way_back()}), doubt);
+  EXPECT_EQ(all_paths({{.if_id = 7}, way_back()}), doubt);
+  EXPECT_EQ(all_paths({{.user = 1000}, way_back()}), doubt);
+  EXPECT_EQ(all_paths({{.ifindex = 1}, way_back()}), doubt);
+  EXPECT_EQ(all_paths({{.label = true}, way_back()}), doubt);
+  Policy marked_back = way_back();
+  marked_back.mark = {.v = 1, .m = 1};
+  EXPECT_EQ(all_paths({Policy(), marked_back}), doubt);
+  EXPECT_EQ(all_paths({Policy(), marked_back, way_back()}).all.size(), 1u) << "another policy is for all of them";
+  EXPECT_EQ(all_paths({{.proto = IPPROTO_AH, .if_id = 7}, way_back()}), EncryptedPaths()) << "readable without doubt";
 }
 
 TEST(LinkEncryption, MessagesThatLieAboutTheirLengthEndTheReading) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace verbena::http {
 namespace {
@@ -27,6 +28,21 @@ int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, co
     at += 1 + size;
   }
   return SSL_TLSEXT_ERR_NOACK;
+}
+
+// TLS 1.2 has key exchanges that a recording and the server's private key open later (RSA), and modes whose padding has
+// been attacked (CBC). Takes ECDHE with authenticated encryption alone, out of what the system's policy allows. TLS 1.3
+// has nothing else.
+bool take_forward_secrecy_alone(SSL_CTX* context) {
+  std::string names;
+  const STACK_OF(SSL_CIPHER)* const allowed = SSL_CTX_get_ciphers(context);
+  for (int i = 0; i < sk_SSL_CIPHER_num(allowed); ++i) {
+    const SSL_CIPHER* const one = sk_SSL_CIPHER_value(allowed, i);
+    if (SSL_CIPHER_get_kx_nid(one) != NID_kx_ecdhe || SSL_CIPHER_is_aead(one) == 0) continue;
+    names += names.empty() ? "" : ":";
+    names += SSL_CIPHER_get_name(one);
+  }
+  return !names.empty() && SSL_CTX_set_cipher_list(context, names.c_str()) == 1;
 }
 
 void see_message(int written, int, int content_type, const void*, size_t, SSL* ssl, void* of) {
@@ -108,6 +124,9 @@ Result<ssl::context> make_tls_context(const TlsFiles& files) {
   SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   // The client chooses the group: ffdhe8192, which OpenSSL would accept, costs a hundred times these.
   if (SSL_CTX_set1_groups_list(native, "X25519:P-256:P-384:P-521") != 1) return fail(Errc::internal, "TLS groups");
+  if (!take_forward_secrecy_alone(native)) {
+    return fail(Errc::bad_config, "TLS: this system's policy allows no cipher suite with forward secrecy");
+  }
   SSL_CTX_set_alpn_select_cb(native, choose_protocol, nullptr);
   boost::system::error_code ec;
   context.use_certificate_chain_file(files.certificate_path, ec);

@@ -17,10 +17,9 @@ namespace {
 // A throw-away certificate and key, valid for an hour.
 class Certificate {
  public:
-  Certificate() {
+  explicit Certificate(EVP_PKEY* key = EVP_EC_gen("P-256")) {
     char pattern[] = "/tmp/verbena-tls-XXXXXX";
     directory_ = ::mkdtemp(pattern);
-    EVP_PKEY* key = EVP_EC_gen("P-256");
     X509* certificate = X509_new();
     X509_set_version(certificate, 2);
     ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
@@ -48,17 +47,26 @@ class Certificate {
   std::string directory_;
 };
 
+// What a client offers besides its versions; nullptr: OpenSSL's own choice.
+struct Offer {
+  const char* groups = nullptr;
+  const char* ciphers = nullptr;  // of TLS 1.2
+};
+
 // A blocking TLS client over TestClient's socket.
 class TlsClient {
  public:
   explicit TlsClient(uint16_t port, int version_max = TLS1_3_VERSION, std::string_view alpn = "\x08http/1.1",
-                     const char* groups = nullptr)
+                     const Offer& offer = {})
       : socket_(port), context_(SSL_CTX_new(TLS_client_method())), ssl_(nullptr) {
     SSL_CTX_set_min_proto_version(context_, TLS1_VERSION);
     SSL_CTX_set_max_proto_version(context_, version_max);
     SSL_CTX_set_security_level(context_, 0);
-    if (groups != nullptr) {
-      EXPECT_EQ(SSL_CTX_set1_groups_list(context_, groups), 1);
+    if (offer.groups != nullptr) {
+      EXPECT_EQ(SSL_CTX_set1_groups_list(context_, offer.groups), 1);
+    }
+    if (offer.ciphers != nullptr) {
+      EXPECT_EQ(SSL_CTX_set_cipher_list(context_, offer.ciphers), 1);
     }
     ssl_ = SSL_new(context_);
     if (!alpn.empty()) {
@@ -75,6 +83,7 @@ class TlsClient {
     SSL_CTX_free(context_);
   }
   bool connected() const { return connected_; }
+  std::string cipher() const { return SSL_get_cipher_name(ssl_); }
   std::string protocol() const {
     const unsigned char* text = nullptr;
     unsigned size = 0;
@@ -185,9 +194,27 @@ TEST_F(Tls, NewKeysBeforeEachRequestAreFine) {
 
 TEST_F(Tls, NoGroupThatCostsMuchIsTaken) {
   TestServer server({}, certificate_.files());
-  EXPECT_FALSE(TlsClient(server.port(), TLS1_3_VERSION, "", "ffdhe8192").connected());
+  EXPECT_FALSE(TlsClient(server.port(), TLS1_3_VERSION, "", {.groups = "ffdhe8192"}).connected());
   for (const char* groups : {"X25519", "P-256", "P-384", "ffdhe8192:P-521"}) {
-    EXPECT_TRUE(TlsClient(server.port(), TLS1_3_VERSION, "", groups).connected()) << groups;
+    EXPECT_TRUE(TlsClient(server.port(), TLS1_3_VERSION, "", {.groups = groups}).connected()) << groups;
+  }
+}
+
+// What was recorded would be open to a later finder of the server's private key.
+TEST_F(Tls, NoKeyExchangeWithoutForwardSecrecyIsTaken) {
+  const Certificate rsa(EVP_RSA_gen(2048));  // a key that serves both kinds of exchange
+  TestServer server({}, rsa.files());
+  const auto offered = [&](const char* ciphers) {
+    const TlsClient client(server.port(), TLS1_2_VERSION, "", {.ciphers = ciphers});
+    return client.connected() ? client.cipher() : "refused";
+  };
+  for (const char* ciphers : {"AES256-GCM-SHA384", "AES128-GCM-SHA256", "AES256-SHA", "kRSA"}) {
+    EXPECT_EQ(offered(ciphers), "refused") << ciphers;
+  }
+  EXPECT_EQ(offered("ECDHE-RSA-AES256-SHA384:ECDHE-RSA-AES128-SHA"), "refused") << "CBC";
+  for (const char* cipher : {"ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-AES128-GCM-SHA256"}) {
+    EXPECT_EQ(offered(cipher), cipher);
+    EXPECT_EQ(offered(("AES256-GCM-SHA384:" + std::string(cipher)).c_str()), cipher) << "though the client prefers RSA";
   }
 }
 
