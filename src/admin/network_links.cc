@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string_view>
 
-#include "admin/doctor.h"
+#include "base/kernel_files.h"
 
 namespace verbena::admin {
 namespace {
