@@ -336,7 +336,7 @@ TEST_F(StoreOnDevice, ACrashInAStartIsNoReasonToRefuseTheNext) {
 }
 
 TEST_F(StoreOnDevice, ARowOfTheDeviceThatIsNoneIsRefused) {
-  const DeviceRow row{{random_device_id(), random_device_id()}, 12, 11, 345};
+  const DeviceRow row{{random_device_id(), random_device_id()}, 12, 11, 345, 6};
   const std::string text = encode(row);
   const auto again = decode_device_row(text);
   ASSERT_TRUE(again);
@@ -344,6 +344,7 @@ TEST_F(StoreOnDevice, ARowOfTheDeviceThatIsNoneIsRefused) {
   EXPECT_EQ(again->generation, 12u);
   EXPECT_EQ(again->confirmed, 11u);
   EXPECT_EQ(again->changes, 345u);
+  EXPECT_EQ(again->lost_before, 6u);
   for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(decode_device_row(text.substr(0, size))) << size;
   EXPECT_FALSE(decode_device_row(text + "1"));
   EXPECT_FALSE(decode_device_row(encode(DeviceRow{row.bond, UINT64_MAX, 11, 345})));
