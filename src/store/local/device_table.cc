@@ -208,8 +208,15 @@ Result<void> DeviceTable::set_owner(const DeviceId& owner, uint64_t generation) 
 
 // Locks and exclusive use hold on one machine. A disk that several have attached can be taken by another one all the
 // same.
-Result<void> DeviceTable::check_still_ours() {
+Result<void> DeviceTable::check_still_ours() { return judge(read_superblock(device_->file())); }
+
+Result<void> DeviceTable::look_whether_ours() {
   const auto there = read_superblock(device_->file());
+  if (!there && there.error() == Errc::io_error) return std::unexpected(there.error());
+  return judge(there);
+}
+
+Result<void> DeviceTable::judge(const Result<Superblock>& there) {
   if (!there) {
     device_->give_up("has no superblock that can be read any more: " + describe(there.error()));
     return std::unexpected(there.error());

@@ -675,6 +675,22 @@ TEST_F(Discards, EndWhereAnotherMachineTookOrFormattedTheDevice) {
   }
 }
 
+// A path to it that does not answer for a second. A change of the table cannot wait, and gives the device up.
+TEST_F(Discards, WaitWhereTheSuperblockCannotBeReadForAMoment) {
+  begin();
+  fs.fail_reads(true);
+  EXPECT_FALSE(volumes->discard(extent_bytes));
+  EXPECT_FALSE(volumes->failed());
+  EXPECT_EQ(fs.used_bytes(), used);
+  fs.fail_reads(false);
+  EXPECT_TRUE(volumes->discard(extent_bytes));
+  EXPECT_EQ(fs.used_bytes(), used - extent_bytes);
+  expect_the_other_whole();
+  fs.fail_reads(true);
+  EXPECT_FALSE(make(*volumes, 4));
+  EXPECT_TRUE(volumes->failed());
+}
+
 TEST_F(Discards, GoOnAfterAnErrorElsewhere) {
   begin();
   fs.fail_at(0, Fault::io_error);
