@@ -402,6 +402,51 @@ TEST_F(Device, ACopyThatWasAheadAndBadForAStartIsNotBelievedAfterwards) {
   }
 }
 
+// Likewise, where nothing of the table was changed by the start that could not see it: objects of an old volume may
+// have been written all the same.
+TEST_F(Device, AnUnlinkThatWasAheadAndBadForAStartWithoutAChangeIsNotBelievedAfterwards) {
+  for (const Fault fault : {Fault::crash, Fault::io_error}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    format();
+    {
+      auto volumes = must_take();
+      ASSERT_TRUE(make(*volumes, 1));
+      ASSERT_TRUE(make(*volumes, 2));
+    }
+    const Superblock facts = must_open()->superblock();
+    const uint64_t changes = must_open()->changes();
+    {
+      auto volumes = must_take();
+      fs.fail_at(2, fault, "/dev");  // the first copy and its flush are done
+      EXPECT_FALSE(volumes->unlink(volume_path_of(2)));
+      ASSERT_TRUE(fs.fault_happened());
+    }
+    fs.crash(Loss::unsynced, 1);
+    const uint64_t place = facts.page_place(0, 0);
+    fs.fail_reads_at("/dev/disk", place);
+    fs.fail_writes_at("/dev/disk", place);
+    const std::string bytes = pattern(extent_bytes, 7);
+    {
+      auto used = *must_take()->open(volume_path_of(2), {.write = true});
+      ASSERT_TRUE(write_fully(*used, as_bytes(bytes), 0));
+      ASSERT_TRUE(used->datasync());
+    }
+    fs.fail_reads_at("", 0);
+    fs.fail_writes_at("", 0);
+    auto volumes = must_open();
+    EXPECT_EQ(volumes->changes(), changes);
+    ASSERT_TRUE(volumes->stat(volume_path_of(2)));
+    ASSERT_EQ(volumes->defects().size(), 1u);
+    EXPECT_NE(volumes->defects()[0].find("is older"), std::string::npos) << volumes->defects()[0];
+    ASSERT_TRUE(volumes->repair());
+    EXPECT_TRUE(must_open()->defects().empty());
+    auto kept = *must_open()->open(volume_path_of(2), {});
+    std::string read(extent_bytes, '\0');
+    ASSERT_TRUE(read_fully(*kept, std::as_writable_bytes(std::span(read.data(), read.size())), 0));
+    EXPECT_TRUE(read == bytes);
+  }
+}
+
 TEST_F(Device, ASuperblockThatWasAheadAndBadForAStartIsNotBelievedAfterwards) {
   format();
   must_take();

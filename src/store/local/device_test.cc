@@ -1,6 +1,9 @@
 // A device alone: its layout, copies, faults of its table, other programs.
+#include <algorithm>
+#include <cstring>
 #include <functional>
 
+#include "base/checksum.h"
 #include "base/metrics.h"
 #include "store/local/test_device.h"
 
@@ -183,6 +186,20 @@ TEST_F(Device, ACopyThatCannotBeReadIsReplacedByTheOther) {
     EXPECT_FALSE(volumes->begin_overwritten());
     fs.fail_reads_at("", 0);
   }
+}
+
+// A page did not count the table's changes once: its number is not where it was.
+TEST_F(Device, APageOfTheEarlierLayoutIsDamagedAndNotMisread) {
+  const DeviceId id = random_device_id();
+  const TablePage page{.number = 0, .sequence = 3, .changes = 0, .volumes = std::vector<uint64_t>(entries_of_page, 5)};
+  DeviceBlock block = encode(page, id);
+  ASSERT_TRUE(decode_page(block, id, 0));
+  constexpr size_t changes_at = 16, crc_at = device_block - sizeof(uint32_t);
+  std::copy(block.begin() + changes_at + 8, block.begin() + crc_at, block.begin() + changes_at);
+  const uint32_t crc = crc32c(Bytes(block).first(crc_at));
+  std::memcpy(block.data() + crc_at, &crc, sizeof crc);
+  ASSERT_TRUE(is_page(block));
+  EXPECT_EQ(decode_page(block, id, 0).error(), Errc::corrupt_object);
 }
 
 // A place that can neither be read nor written takes one copy away, and with it no volume: not now, and not at the next
