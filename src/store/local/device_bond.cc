@@ -43,8 +43,8 @@ std::optional<DeviceBond> parse_bond(std::string_view text) {
 }
 
 std::string encode(const DeviceRow& row) {
-  return to_text(row.bond) +
-         fmt::format("generation {}\nconfirmed {}\nchanges {}\n", row.generation, row.confirmed, row.changes);
+  return to_text(row.bond) + fmt::format("generation {}\nconfirmed {}\nchanges {}\nlost before {}\n", row.generation,
+                                         row.confirmed, row.changes, row.lost_before);
 }
 
 Result<DeviceRow> decode_device_row(std::string_view text) {
@@ -53,10 +53,11 @@ Result<DeviceRow> decode_device_row(std::string_view text) {
   const auto generation = take_number(text, "generation ");
   const auto confirmed = take_number(text, "confirmed ");
   const auto changes = take_number(text, "changes ");
-  if (!bond || !generation || !confirmed || !changes || !text.empty()) {
+  const auto lost_before = take_number(text, "lost before ");
+  if (!bond || !generation || !confirmed || !changes || !lost_before || !text.empty()) {
     return fail(Errc::malformed, "store: record of the device");
   }
-  return DeviceRow{*bond, *generation, *confirmed, *changes};
+  return DeviceRow{*bond, *generation, *confirmed, *changes, *lost_before};
 }
 
 std::string why_apart(const DeviceRow& row, const Superblock& device_facts, uint64_t device_changes,

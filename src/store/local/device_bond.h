@@ -35,6 +35,8 @@ struct DeviceRow {
   uint64_t generation = 0;
   uint64_t confirmed = 0;  // the superblock has had this one
   uint64_t changes = 0;    // of the table
+  // Volumes of starts before this one were on devices that are lost (the start of a volume: its id >> 40). 0: none.
+  uint64_t lost_before = 0;
 };
 
 std::string encode(const DeviceRow& row);

@@ -1,9 +1,11 @@
-// The store on a device: VERSION is lost or wrong, the directory or the device was put back from a copy.
+// The store on a device: VERSION is lost or wrong, the directory or the device was put back from a copy. A device
+// alone: one copy of its table or superblock was ahead of the other, and could not be seen for a while.
 #include <string>
 #include <thread>
 
 #include "store/local/device_bond.h"
 #include "store/local/local_store.h"
+#include "store/local/test_device.h"
 #include "store/local/test_device_store.h"
 #include "store/local/version_file.h"
 
@@ -336,7 +338,7 @@ TEST_F(StoreOnDevice, ACrashInAStartIsNoReasonToRefuseTheNext) {
 }
 
 TEST_F(StoreOnDevice, ARowOfTheDeviceThatIsNoneIsRefused) {
-  const DeviceRow row{{random_device_id(), random_device_id()}, 12, 11, 345};
+  const DeviceRow row{{random_device_id(), random_device_id()}, 12, 11, 345, 6};
   const std::string text = encode(row);
   const auto again = decode_device_row(text);
   ASSERT_TRUE(again);
@@ -344,6 +346,7 @@ TEST_F(StoreOnDevice, ARowOfTheDeviceThatIsNoneIsRefused) {
   EXPECT_EQ(again->generation, 12u);
   EXPECT_EQ(again->confirmed, 11u);
   EXPECT_EQ(again->changes, 345u);
+  EXPECT_EQ(again->lost_before, 6u);
   for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(decode_device_row(text.substr(0, size))) << size;
   EXPECT_FALSE(decode_device_row(text + "1"));
   EXPECT_FALSE(decode_device_row(encode(DeviceRow{row.bond, UINT64_MAX, 11, 345})));
@@ -361,6 +364,113 @@ TEST_F(StoreOnDevice, WhichIsOlderFollowsFromTheNumbers) {
   EXPECT_TRUE(apart(13, 345).starts_with("INDEX is older"));
   EXPECT_TRUE(apart(12, 344).starts_with("DEVICE is older"));
   EXPECT_TRUE(apart(12, 347).starts_with("INDEX is older"));
+}
+
+// --- A copy that was ahead and could not be seen ---
+
+// A change that was interrupted between the copies, whose first place is bad for the next start and good for the one
+// after: what it has there was never noted, and is older than what was made since.
+TEST_F(Device, ACopyThatWasAheadAndBadForAStartIsNotBelievedAfterwards) {
+  for (const Fault fault : {Fault::crash, Fault::io_error}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    format();
+    ASSERT_TRUE(make(*must_take(), 1));
+    const Superblock facts = must_open()->superblock();
+    {
+      auto volumes = must_take();
+      fs.fail_at(2, fault, "/dev");  // the first copy and its flush are done
+      EXPECT_FALSE(make(*volumes, 2));
+      ASSERT_TRUE(fs.fault_happened());
+    }
+    fs.crash(Loss::unsynced, 1);
+    const uint64_t place = facts.page_place(0, 0);
+    fs.fail_reads_at("/dev/disk", place);
+    fs.fail_writes_at("/dev/disk", place);
+    ASSERT_TRUE(make(*must_take(), 3));
+    fs.fail_reads_at("", 0);
+    fs.fail_writes_at("", 0);
+    auto volumes = must_open();
+    EXPECT_TRUE(volumes->stat(volume_path_of(1)));
+    EXPECT_FALSE(volumes->stat(volume_path_of(2)));
+    EXPECT_TRUE(volumes->stat(volume_path_of(3)));
+    EXPECT_EQ(volumes->changes(), 2u);
+    ASSERT_EQ(volumes->defects().size(), 1u);
+    EXPECT_NE(volumes->defects()[0].find("is older"), std::string::npos) << volumes->defects()[0];
+    ASSERT_TRUE(volumes->repair());
+    EXPECT_TRUE(must_open()->stat(volume_path_of(3)));
+    EXPECT_TRUE(must_open()->defects().empty());
+  }
+}
+
+// Likewise, where nothing of the table was changed by the start that could not see it: objects of an old volume may
+// have been written all the same.
+TEST_F(Device, AnUnlinkThatWasAheadAndBadForAStartWithoutAChangeIsNotBelievedAfterwards) {
+  for (const Fault fault : {Fault::crash, Fault::io_error}) {
+    SCOPED_TRACE(static_cast<int>(fault));
+    format();
+    {
+      auto volumes = must_take();
+      ASSERT_TRUE(make(*volumes, 1));
+      ASSERT_TRUE(make(*volumes, 2));
+    }
+    const Superblock facts = must_open()->superblock();
+    const uint64_t changes = must_open()->changes();
+    {
+      auto volumes = must_take();
+      fs.fail_at(2, fault, "/dev");  // the first copy and its flush are done
+      EXPECT_FALSE(volumes->unlink(volume_path_of(2)));
+      ASSERT_TRUE(fs.fault_happened());
+    }
+    fs.crash(Loss::unsynced, 1);
+    const uint64_t place = facts.page_place(0, 0);
+    fs.fail_reads_at("/dev/disk", place);
+    fs.fail_writes_at("/dev/disk", place);
+    const std::string bytes = pattern(extent_bytes, 7);
+    {
+      auto used = *must_take()->open(volume_path_of(2), {.write = true});
+      ASSERT_TRUE(write_fully(*used, as_bytes(bytes), 0));
+      ASSERT_TRUE(used->datasync());
+    }
+    fs.fail_reads_at("", 0);
+    fs.fail_writes_at("", 0);
+    auto volumes = must_open();
+    EXPECT_EQ(volumes->changes(), changes);
+    ASSERT_TRUE(volumes->stat(volume_path_of(2)));
+    ASSERT_EQ(volumes->defects().size(), 1u);
+    EXPECT_NE(volumes->defects()[0].find("is older"), std::string::npos) << volumes->defects()[0];
+    ASSERT_TRUE(volumes->repair());
+    EXPECT_TRUE(must_open()->defects().empty());
+    auto kept = *must_open()->open(volume_path_of(2), {});
+    std::string read(extent_bytes, '\0');
+    ASSERT_TRUE(read_fully(*kept, std::as_writable_bytes(std::span(read.data(), read.size())), 0));
+    EXPECT_TRUE(read == bytes);
+  }
+}
+
+TEST_F(Device, ASuperblockThatWasAheadAndBadForAStartIsNotBelievedAfterwards) {
+  format();
+  must_take();
+  const uint64_t before = must_open()->superblock().generation;
+  {
+    auto volumes = must_open();
+    ASSERT_TRUE(volumes->repair());
+    fs.fail_at(2, Fault::crash, "/dev");
+    EXPECT_FALSE(volumes->set_owner(owner, before + 1));
+  }
+  fs.crash(Loss::unsynced, 1);
+  fs.fail_reads_at("/dev/disk", superblock_places[0]);
+  fs.fail_writes_at("/dev/disk", superblock_places[0]);
+  {
+    auto volumes = must_open();
+    ASSERT_TRUE(volumes->repair());
+    ASSERT_TRUE(volumes->set_owner(owner, before + 2));
+    // While it is in use, too.
+    fs.fail_reads_at("", 0);
+    EXPECT_TRUE(make(*volumes, 1));
+    EXPECT_FALSE(volumes->failed());
+  }
+  EXPECT_EQ(must_open()->superblock().generation, before + 2);
+  fs.fail_writes_at("", 0);
 }
 
 }  // namespace

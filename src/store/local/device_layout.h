@@ -14,7 +14,8 @@
 // A superblock and each page have a sequence number and a CRC32C. A change writes the one copy, flushes, writes the
 // other and flushes: a write that a power cut tears leaves one of them whole, and otherwise both are the same, at least
 // 1 MiB apart. Where one copy is bad, its place may have a number that is one higher than what the other one shows, of
-// a change that was interrupted; so the next number is then two higher. All numbers are little-endian.
+// a change that was interrupted; so the next number is then two higher, and a start whose writes there fail gives the
+// page such a number at once. All numbers are little-endian.
 #pragma once
 
 #include <array>

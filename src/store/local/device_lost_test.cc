@@ -84,9 +84,8 @@ TEST_F(StoreOnDevice, AnEmptyDeviceTakesThePlaceOfALostOneWhereTheLossIsAccepted
   ASSERT_TRUE(put("large", 200'000, 2));
   t.close();
   const std::string lost = version();
-  fs.make_device("/new", disk_bytes);
-  ASSERT_TRUE(format_device(**fs.open("/new", {.write = true}), volume_bytes, device_size_min));
-  const auto device = std::exchange(t.options.device, "/new");
+  const auto device = t.options.device;
+  replace_by("/new");
   const std::string sentence = refusal();
   EXPECT_NE(sentence.find("another device"), nowhere) << sentence;
   EXPECT_NE(sentence.find("accept_data_loss"), nowhere) << sentence;
@@ -113,9 +112,106 @@ TEST_F(StoreOnDevice, AnEmptyDeviceTakesThePlaceOfALostOneWhereTheLossIsAccepted
   EXPECT_NE(refusal().find("another device"), nowhere);
 }
 
+// Else the switch would stay on for as long as the index names lost objects, and the next wrong disk would be taken.
+TEST_F(StoreOnDevice, ALossIsAcceptedForOneStartWhateverTheIndexStillNames) {
+  begin();
+  ASSERT_TRUE(put("small", 300, 1));
+  ASSERT_TRUE(put("large", 200'000, 2));
+  t.close();
+  replace_by("/new");
+  t.options.accept_data_loss = true;
+  t.open();
+  ASSERT_TRUE(put("later", 200'000, 3));
+  t.close();
+  t.options.accept_data_loss = false;
+  for (int starts = 0; starts < 2; ++starts) {
+    t.open();
+    expect_same("small", 300, 1);
+    expect_same("later", 200'000, 3);
+    EXPECT_FALSE(t.get("b", "large"));
+    t.close();
+  }
+  std::string sentence;
+  const auto report = fsck({.directory = "/store", .fs = &fs, .device = "/new", .trouble = &sentence});
+  ASSERT_TRUE(report) << sentence;
+  EXPECT_EQ(report->lost_count, 1u);
+  EXPECT_TRUE(report->index.empty());
+  // What the new device has is missed as ever.
+  const std::string ours = version();
+  replace_by("/third");
+  EXPECT_NE(refusal().find("another device"), nowhere);
+  EXPECT_EQ(version(), ours);
+  t.options.device = "/new";
+  t.open();
+  ASSERT_TRUE(t.remove("b", "large"));
+  t.store->drain();
+  t.reopen();
+  expect_same("later", 200'000, 3);
+}
+
+// Only those of the lost device are passed over. And a second device may be lost like the first one.
+TEST_F(StoreOnDevice, VolumesOfTheDeviceThatTookALostOnesPlaceMayNotBeMissing) {
+  begin();
+  ASSERT_TRUE(put("first", 200'000, 1));
+  t.close();
+  const std::string second = "/spare/disk";
+  replace_by(second);
+  t.options.accept_data_loss = true;
+  t.open();
+  ASSERT_TRUE(put("second", 200'000, 2));
+  t.close();
+  t.options.accept_data_loss = false;
+  const auto whole = fs.copy_of("/spare");
+  {
+    std::string trouble;
+    auto device = *DeviceVolumes::open(second, std::move(*fs.open(second, {.write = true})), trouble);
+    const auto names = *device->list("");
+    ASSERT_EQ(names.size(), 1u);
+    ASSERT_TRUE(device->unlink(names[0]));
+  }
+  const std::string sentence = refusal();
+  EXPECT_NE(sentence.find("are missing"), nowhere) << sentence;
+  fs.put_back(*whole);
+  replace_by("/third");
+  t.options.accept_data_loss = true;
+  t.open();
+  t.options.accept_data_loss = false;
+  t.reopen();
+  EXPECT_FALSE(t.get("b", "first"));
+  EXPECT_FALSE(t.get("b", "second"));
+  ASSERT_TRUE(put("third", 200'000, 3));
+}
+
+// VERSION is of this store, and the index another one's: its disk is mounted in the wrong place. The switch is no
+// reason to take the other store's device away from it.
+TEST_F(StoreOnDevice, TheIndexOfAnotherStoreIsGivenNoDeviceInPlaceOfALostOne) {
+  begin();
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  const std::string ours = version();
+  t.options.directory = "/second";
+  use_device(fs, t.options, disk_bytes, volume_bytes);  // formatted again
+  begin();
+  ASSERT_TRUE(put("theirs", 200'000, 2));
+  t.close();
+  const std::string theirs = *read_small_file(fs, "/second/VERSION", 1 * KiB);
+  ASSERT_TRUE(replace_file(fs, "/second/VERSION", ours));
+  const auto device = t.options.device;
+  replace_by("/new");
+  t.options.accept_data_loss = true;
+  const std::string sentence = refusal();
+  EXPECT_NE(sentence.find("belongs to another device"), nowhere) << sentence;
+  t.options.accept_data_loss = false;
+  ASSERT_TRUE(replace_file(fs, "/second/VERSION", theirs));
+  t.options.device = device;
+  t.open();
+  expect_same("theirs", 200'000, 2);
+}
+
 TEST_F(StoreOnDevice, ACrashWhileALostDeviceIsReplacedIsNoReasonToRefuseTheNextTry) {
   begin();
   ASSERT_TRUE(put("small", 300, 1));
+  ASSERT_TRUE(put("large", 200'000, 2));
   t.close();
   const auto before = fs.copy_of("/store");
   bool whole = false;
@@ -123,9 +219,7 @@ TEST_F(StoreOnDevice, ACrashWhileALostDeviceIsReplacedIsNoReasonToRefuseTheNextT
     ASSERT_LT(n, 500u);
     SCOPED_TRACE("operation " + std::to_string(n));
     fs.put_back(*before);
-    fs.make_device("/new", disk_bytes);
-    ASSERT_TRUE(format_device(**fs.open("/new", {.write = true}), volume_bytes, device_size_min));
-    t.options.device = "/new";
+    replace_by("/new");
     t.options.accept_data_loss = true;
     fs.fail_at(n, Fault::crash);
     whole = t.try_open().has_value() && !fs.fault_happened();

@@ -10,7 +10,8 @@
 // refused before anything is changed.
 //
 // A device that is lost for good may be replaced by an empty one (accept_data_loss). Then the index's row is first, so
-// that a crash leaves a VERSION of the old device and a new one without an owner: the next start does the same.
+// that a crash leaves a VERSION of the old device and a new one without an owner: the next start does the same. The row
+// also says from then on which volumes are lost with the old device, so no later start has to be told.
 #include <algorithm>
 #include <utility>
 
@@ -143,8 +144,7 @@ Result<void> Engine::replace_device() {
     return refuse_device(sentence + " Nothing was changed", Errc::corrupt_object);
   }
   VB_TRY(warn_of_loss(sentence, "All that " + directory + " has on the other device"));
-  bond = DeviceBond{facts.id, random_device_id()};
-  bond_replaced = true;
+  lost_bond = std::exchange(bond, DeviceBond{facts.id, random_device_id()});
   return {};
 }
 
@@ -196,7 +196,7 @@ Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t
   const Superblock& facts = device_volumes->superblock();
   device_row = {.bond = *bond, .generation = facts.generation};
   if (!row) {
-    if (bond_adopted) {
+    if (bond_adopted || lost_bond) {
       return refuse_device("the index of " + directory + " is of no store on a device. Nothing was changed",
                            Errc::unsupported);
     }
@@ -207,7 +207,9 @@ Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t
                          Errc::corrupt_object);
   }
   VB_ASSIGN(const DeviceRow known, decode_device_row(*row));
-  if (bond_replaced) return {};
+  // A crash between row and VERSION leaves a row that names the new device.
+  const bool of_the_lost_one = lost_bond && (known.bond == *lost_bond || known.bond.device == facts.id);
+  if (of_the_lost_one) return {};
   if (known.bond != *bond) {
     return refuse_device("the index of " + directory + " belongs to another device (id " + to_text(known.bond.device) +
                              ") or store than " + name + ". Nothing was changed",
@@ -215,6 +217,7 @@ Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t
   }
   device_row.generation = std::max(known.generation, facts.generation);
   device_row.confirmed = known.confirmed;
+  device_row.lost_before = known.lost_before;
   const std::string apart = why_apart(known, facts, device_volumes->changes(), "the index of " + directory, name);
   if (!apart.empty()) return warn_of_loss(apart + ". Was one of them restored from a copy?");
   const auto later = std::ranges::find_if(ids, [&](uint64_t id) { return id >> 40 > starts; });
@@ -223,8 +226,12 @@ Result<void> Engine::check_device_row(const std::vector<uint64_t>& ids, uint64_t
                       ", which has volumes of a later start. Was it restored from a copy?");
 }
 
-// Before VERSION names the new device.
-Result<void> Engine::note_replaced_device() { return bond_replaced ? note_generation(0, 0) : Result<void>(); }
+// Before VERSION names the new device. All volumes that the index names are of earlier starts, and lost.
+Result<void> Engine::note_replaced_device() {
+  if (!lost_bond) return {};
+  device_row.lost_before = epoch;
+  return note_generation(0, 0);
+}
 
 Result<void> Engine::repair_device() {
   if (!device_volumes) return {};

@@ -163,6 +163,9 @@ Result<void> DeviceTable::repair() {
       bad[copy] = !put_again(block, fmt::format("copy {} of page {} of the table of volumes", copy, number),
                              superblock_.page_place(number, copy));
     }
+    // Else what is there would win as soon as it can be read again, if no change of this page comes before that. (The
+    // superblock's number leaps with each start's generation.)
+    if (bad[0] || bad[1]) VB_TRY(put_page(pages_[number]));
   }
   VB_TRY(device_->flush());
   defects_.clear();
@@ -208,8 +211,15 @@ Result<void> DeviceTable::set_owner(const DeviceId& owner, uint64_t generation) 
 
 // Locks and exclusive use hold on one machine. A disk that several have attached can be taken by another one all the
 // same.
-Result<void> DeviceTable::check_still_ours() {
+Result<void> DeviceTable::check_still_ours() { return judge(read_superblock(device_->file())); }
+
+Result<void> DeviceTable::look_whether_ours() {
   const auto there = read_superblock(device_->file());
+  if (!there && there.error() == Errc::io_error) return std::unexpected(there.error());
+  return judge(there);
+}
+
+Result<void> DeviceTable::judge(const Result<Superblock>& there) {
   if (!there) {
     device_->give_up("has no superblock that can be read any more: " + describe(there.error()));
     return std::unexpected(there.error());
@@ -225,11 +235,15 @@ Result<void> DeviceTable::set_volume(uint64_t extent, uint64_t volume) {
   VB_TRY(check_still_ours());
   TablePage next = pages_[extent / entries_of_page];
   next.volumes[extent % entries_of_page] = volume;
-  next.sequence = next_sequence(sequence_, bad_pages_[next.number]);
   next.changes = changes_ + 1;
+  return put_page(std::move(next));
+}
+
+Result<void> DeviceTable::put_page(TablePage next) {
+  next.sequence = next_sequence(sequence_, bad_pages_[next.number]);
   const std::array<uint64_t, 2> places{superblock_.page_place(next.number, 0), superblock_.page_place(next.number, 1)};
   VB_TRY(put(encode(next, superblock_.id), places, bad_pages_[next.number]));
-  changes_ = next.changes;
+  changes_ = std::max(changes_, next.changes);
   sequence_ = next.sequence;
   pages_[next.number] = std::move(next);
   return {};

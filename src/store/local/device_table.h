@@ -34,17 +34,23 @@ class DeviceTable {
   bool begin_overwritten() const { return begin_overwritten_; }
 
   // Writes each copy that is damaged or older again, from the other one. Before the first change. One that cannot be
-  // written stays bad, and is tried again with each change.
+  // written stays bad, and is tried again with each change; the other one's number leaps past what is in its place.
   Result<void> repair();
   // The superblock is read again before and after it: another machine may have written its own.
   Result<void> set_owner(const DeviceId& owner, uint64_t generation);
   Result<void> set_volume(uint64_t extent, uint64_t volume);
-  // Reads the superblock again. If another machine has taken or formatted the device, it is given up.
+  // Reads the superblock again. If another machine has taken or formatted the device, or neither copy can be read, it
+  // is given up.
   Result<void> check_still_ours();
+  // Likewise, for what can wait: if neither copy can be read now, that is an error and nothing else.
+  Result<void> look_whether_ours();
 
  private:
   Result<void> load_superblock(std::string& trouble);
   Result<void> load_page(uint64_t number, std::string& trouble);
+  Result<void> judge(const Result<Superblock>& there);
+  // Writes a page with the next number.
+  Result<void> put_page(TablePage next);
   void note_defect(const std::string& what, uint64_t place, std::string_view how);
   // A change: the good copies must take it, a bad one may.
   Result<void> put(const DeviceBlock& block, const std::array<uint64_t, 2>& places, std::array<bool, 2>& bad);

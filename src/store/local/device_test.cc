@@ -1,54 +1,17 @@
 // A device alone: its layout, copies, faults of its table, other programs.
-#include "store/local/device_volumes.h"
-
+#include <algorithm>
+#include <cstring>
 #include <functional>
 
+#include "base/checksum.h"
 #include "base/metrics.h"
-#include "store/local/test_store.h"
-#include "store/local/volume_name.h"
+#include "store/local/test_device.h"
 
 namespace verbena::store::local {
 namespace {
 
 using Fault = FaultyFileSystem::Fault;
 using Loss = FaultyFileSystem::Loss;
-
-constexpr uint64_t device_bytes = 64 * MiB, extent_bytes = 1 * MiB;
-
-std::string volume_path_of(uint64_t id) { return "/dev/disk/" + volume_file_name(id); }
-
-class Device : public ::testing::Test {
- protected:
-  Device() { fs.make_device("/dev/disk", device_bytes); }
-  std::unique_ptr<File> file() { return std::move(*fs.open("/dev/disk", {.write = true})); }
-  void format() { ASSERT_TRUE(format_device(*file(), extent_bytes, device_size_min)); }
-  Result<std::unique_ptr<DeviceVolumes>> open() { return DeviceVolumes::open("/dev/disk", file(), trouble); }
-  std::unique_ptr<DeviceVolumes> must_open() {
-    auto opened = open();
-    EXPECT_TRUE(opened) << trouble;
-    return std::move(*opened);
-  }
-  // As a start of the store does.
-  std::unique_ptr<DeviceVolumes> must_take() {
-    auto volumes = must_open();
-    EXPECT_TRUE(volumes->repair());
-    EXPECT_TRUE(volumes->set_owner(owner, volumes->superblock().generation + 1));
-    return volumes;
-  }
-  std::string all_bytes() {
-    std::string bytes(device_bytes, '\0');
-    EXPECT_TRUE(read_fully(*file(), std::as_writable_bytes(std::span(bytes.data(), bytes.size())), 0));
-    return bytes;
-  }
-  static Result<void> make(DeviceVolumes& volumes, uint64_t id) {
-    VB_ASSIGN(auto made, volumes.open(volume_path_of(id), {.write = true, .create = true}));
-    return {};
-  }
-
-  FaultyFileSystem fs;
-  std::string trouble;
-  const DeviceId owner = random_device_id();
-};
 
 TEST_F(Device, ALayoutFitsItsDevice) {
   for (const uint64_t size : {64 * MiB, 100 * MiB + 4096, 1 * GiB, 3 * TiB, 2000 * TiB}) {
@@ -225,8 +188,22 @@ TEST_F(Device, ACopyThatCannotBeReadIsReplacedByTheOther) {
   }
 }
 
+// A page did not count the table's changes once: its number is not where it was.
+TEST_F(Device, APageOfTheEarlierLayoutIsDamagedAndNotMisread) {
+  const DeviceId id = random_device_id();
+  const TablePage page{.number = 0, .sequence = 3, .changes = 0, .volumes = std::vector<uint64_t>(entries_of_page, 5)};
+  DeviceBlock block = encode(page, id);
+  ASSERT_TRUE(decode_page(block, id, 0));
+  constexpr size_t changes_at = 16, crc_at = device_block - sizeof(uint32_t);
+  std::copy(block.begin() + changes_at + 8, block.begin() + crc_at, block.begin() + changes_at);
+  const uint32_t crc = crc32c(Bytes(block).first(crc_at));
+  std::memcpy(block.data() + crc_at, &crc, sizeof crc);
+  ASSERT_TRUE(is_page(block));
+  EXPECT_EQ(decode_page(block, id, 0).error(), Errc::corrupt_object);
+}
+
 // A place that can neither be read nor written takes one copy away, and with it no volume: not now, and not at the next
-// start, also if it can be read again then. Here it is the older copy; below the one that is ahead.
+// start, also if it can be read again then. Here it is the older copy; device_copies_test.cc has the one that is ahead.
 TEST_F(Device, AnyOnePlaceThatIsBadForGoodLeavesItUsable) {
   format();
   ASSERT_TRUE(make(*must_take(), 1));
@@ -254,66 +231,6 @@ TEST_F(Device, AnyOnePlaceThatIsBadForGoodLeavesItUsable) {
     ASSERT_TRUE(volumes->repair());
     EXPECT_TRUE(must_open()->defects().empty());
   }
-}
-
-// A change that was interrupted between the copies, whose first place is bad for the next start and good for the one
-// after: what it has there was never noted, and is older than what was made since.
-TEST_F(Device, ACopyThatWasAheadAndBadForAStartIsNotBelievedAfterwards) {
-  for (const Fault fault : {Fault::crash, Fault::io_error}) {
-    SCOPED_TRACE(static_cast<int>(fault));
-    format();
-    ASSERT_TRUE(make(*must_take(), 1));
-    const Superblock facts = must_open()->superblock();
-    {
-      auto volumes = must_take();
-      fs.fail_at(2, fault, "/dev");  // the first copy and its flush are done
-      EXPECT_FALSE(make(*volumes, 2));
-      ASSERT_TRUE(fs.fault_happened());
-    }
-    fs.crash(Loss::unsynced, 1);
-    const uint64_t place = facts.page_place(0, 0);
-    fs.fail_reads_at("/dev/disk", place);
-    fs.fail_writes_at("/dev/disk", place);
-    ASSERT_TRUE(make(*must_take(), 3));
-    fs.fail_reads_at("", 0);
-    fs.fail_writes_at("", 0);
-    auto volumes = must_open();
-    EXPECT_TRUE(volumes->stat(volume_path_of(1)));
-    EXPECT_FALSE(volumes->stat(volume_path_of(2)));
-    EXPECT_TRUE(volumes->stat(volume_path_of(3)));
-    EXPECT_EQ(volumes->changes(), 2u);
-    ASSERT_EQ(volumes->defects().size(), 1u);
-    EXPECT_NE(volumes->defects()[0].find("is older"), std::string::npos) << volumes->defects()[0];
-    ASSERT_TRUE(volumes->repair());
-    EXPECT_TRUE(must_open()->stat(volume_path_of(3)));
-    EXPECT_TRUE(must_open()->defects().empty());
-  }
-}
-
-TEST_F(Device, ASuperblockThatWasAheadAndBadForAStartIsNotBelievedAfterwards) {
-  format();
-  must_take();
-  const uint64_t before = must_open()->superblock().generation;
-  {
-    auto volumes = must_open();
-    ASSERT_TRUE(volumes->repair());
-    fs.fail_at(2, Fault::crash, "/dev");
-    EXPECT_FALSE(volumes->set_owner(owner, before + 1));
-  }
-  fs.crash(Loss::unsynced, 1);
-  fs.fail_reads_at("/dev/disk", superblock_places[0]);
-  fs.fail_writes_at("/dev/disk", superblock_places[0]);
-  {
-    auto volumes = must_open();
-    ASSERT_TRUE(volumes->repair());
-    ASSERT_TRUE(volumes->set_owner(owner, before + 2));
-    // While it is in use, too.
-    fs.fail_reads_at("", 0);
-    EXPECT_TRUE(make(*volumes, 1));
-    EXPECT_FALSE(volumes->failed());
-  }
-  EXPECT_EQ(must_open()->superblock().generation, before + 2);
-  fs.fail_writes_at("", 0);
 }
 
 // As no program leaves them.
@@ -773,6 +690,22 @@ TEST_F(Discards, EndWhereAnotherMachineTookOrFormattedTheDevice) {
     EXPECT_TRUE(volumes->failed());
     EXPECT_TRUE(all_bytes() == theirs);
   }
+}
+
+// A path to it that does not answer for a second. A change of the table cannot wait, and gives the device up.
+TEST_F(Discards, WaitWhereTheSuperblockCannotBeReadForAMoment) {
+  begin();
+  fs.fail_reads(true);
+  EXPECT_FALSE(volumes->discard(extent_bytes));
+  EXPECT_FALSE(volumes->failed());
+  EXPECT_EQ(fs.used_bytes(), used);
+  fs.fail_reads(false);
+  EXPECT_TRUE(volumes->discard(extent_bytes));
+  EXPECT_EQ(fs.used_bytes(), used - extent_bytes);
+  expect_the_other_whole();
+  fs.fail_reads(true);
+  EXPECT_FALSE(make(*volumes, 4));
+  EXPECT_TRUE(volumes->failed());
 }
 
 TEST_F(Discards, GoOnAfterAnErrorElsewhere) {

@@ -286,9 +286,10 @@ bool DeviceVolumes::discard(uint64_t bytes) {
     if (extents_->to_discard.empty()) return false;
   }
   {
-    // A discard is not part of a change of the table, which asks this, too.
+    // A discard is not part of a change of the table, which asks this, too. Unlike a change it can wait: a path that
+    // does not answer for a moment is no reason to give the device up.
     const std::lock_guard changing(change_mutex_);
-    if (!table_.check_still_ours()) return false;
+    if (!table_.look_whether_ours()) return false;
   }
   {
     const std::lock_guard lock(extents_->mutex);

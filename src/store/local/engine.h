@@ -52,11 +52,12 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unique_ptr<FileLock> lock;
   std::optional<DeviceBond> bond;  // of the store and its device
   std::unique_ptr<DeviceVolumes> device_volumes;
-  bool bond_adopted = false;   // VERSION names no device, and the superblock was believed (accept_data_loss)
-  bool bond_replaced = false;  // VERSION names a device that is lost, and an empty one takes its place (likewise)
-  bool had_version = false;    // the directory had a store already, and VERSION is whole
-  bool had_index = false;      // likewise
-  bool usage_lost = false;     // changes are missing in the index: its counts may differ from its rows
+  bool bond_adopted = false;  // VERSION names no device, and the superblock was believed (accept_data_loss)
+  // VERSION has this one, whose device is lost, and an empty one takes its place (likewise).
+  std::optional<DeviceBond> lost_bond;
+  bool had_version = false;  // the directory had a store already, and VERSION is whole
+  bool had_index = false;    // likewise
+  bool usage_lost = false;   // changes are missing in the index: its counts may differ from its rows
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
   std::unique_ptr<PmemLog> pmem;              // null: there is no persistent memory

@@ -192,15 +192,17 @@ class Check {
       return cannot(device_->name() + " is another device than this index's (id " + to_text(known->bond.device) + ")",
                     Errc::invalid_argument);
     }
+    lost_before_ = known->lost_before;
     if (names_none_) wrong("VERSION names no device.");
     const std::string apart = why_apart(*known, facts, device_->changes(), "the index", device_->name());
     if (!apart.empty()) wrong("Index and device are not of one time: " + apart + ".");
     return {};
   }
 
-  // A volume of the space map that the device's table does not have.
+  // A volume of the space map that the device's table does not have. Of those that were lost with an earlier device the
+  // objects alone are told.
   void check_in_table(uint64_t volume) {
-    if (device_ == nullptr || device_->stat(volume_file_name(volume))) return;
+    if (device_ == nullptr || volume >> 40 < lost_before_ || device_->stat(volume_file_name(volume))) return;
     wrong(fmt::format("Volume {:016x} holds objects, and the device's table does not have it.", volume));
   }
 
@@ -450,6 +452,7 @@ class Check {
   std::optional<DeviceBond> bond_;         // as VERSION has it
   bool names_none_ = false;                // VERSION is whole, and names no device, and --device does
   std::unique_ptr<DeviceVolumes> device_;  // null: volumes are files
+  uint64_t lost_before_ = 0;               // DeviceRow::lost_before
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<Index> index_;
   std::map<uint64_t, std::string> buckets_;

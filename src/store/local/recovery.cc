@@ -269,7 +269,8 @@ Result<void> Engine::read_epoch() {
   return {};
 }
 
-// A volume that the space map names must exist: its file is unlinked only after its last extent is durably gone.
+// A volume that the space map names must exist: its file is unlinked only after its last extent is durably gone. Those
+// that were lost with a device whose place another one took stay there until their objects are gone.
 Result<void> Engine::check_volumes() {
   VB_ASSIGN(const auto ids, volumes->on_disk());
   const std::set<uint64_t> there(ids.begin(), ids.end());
@@ -282,7 +283,8 @@ Result<void> Engine::check_volumes() {
     }
     const auto place = keys::parse_extent(cursor.key());
     if (!place) return fail(Errc::corrupt_object, "store: space map");
-    if (!there.contains(place->first)) missing.push_back(place->first);
+    const bool known_as_lost = place->first >> 40 < device_row.lost_before;
+    if (!known_as_lost && !there.contains(place->first)) missing.push_back(place->first);
     cursor.seek(keys::extent_prefix(place->first + 1));
   }
   VB_TRY(cursor.status());

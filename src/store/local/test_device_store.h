@@ -39,6 +39,12 @@ class StoreOnDevice : public ::testing::Test {
     ASSERT_TRUE(got) << key << ": " << describe(got.error());
     EXPECT_TRUE(*got == pattern(size, seed)) << key;
   }
+  // The next start has another device, an empty one.
+  void replace_by(const std::string& device) {
+    fs.make_device(device, disk_bytes);
+    ASSERT_TRUE(format_device(**fs.open(device, {.write = true}), volume_bytes, device_size_min));
+    t.options.device = device;
+  }
   // As after kill -9.
   void kill() {
     fs.fail_at(0, FaultyFileSystem::Fault::crash);
