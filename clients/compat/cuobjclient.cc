@@ -73,8 +73,7 @@ struct __attribute__((visibility("hidden"))) cuObjClient::Impl {
     if (lender == nullptr) return -ENOTCONN;
     auto* const base = const_cast<char*>(memory);
     const auto skipped = static_cast<size_t>(memory_offset);
-    if (const size_t room = devices->pinned_from(base); room > 0) {
-      if (skipped > room || size > room - skipped) return -EINVAL;
+    if (devices->holds(base, skipped, size)) {
       const auto direction =
           std::is_same_v<Memory, char*> ? DeviceWindows::Direction::to_device : DeviceWindows::Direction::from_device;
       return call_staged(direction, run, context, base, skipped, size, offset);

@@ -103,6 +103,11 @@ bool DeviceWindows::drop(void* memory) {
   return true;
 }
 
+bool DeviceWindows::holds(void* memory, size_t offset, size_t size) {
+  const std::lock_guard lock(mutex_);
+  return pins_.holding(memory, offset, size) != pins_.end();
+}
+
 size_t DeviceWindows::pinned_from(void* memory) {
   const std::lock_guard lock(mutex_);
   return pins_.reach(memory);
@@ -111,7 +116,7 @@ size_t DeviceWindows::pinned_from(void* memory) {
 void* DeviceWindows::context_at(void* memory, size_t offset, size_t size) {
   const std::lock_guard lock(mutex_);
   const auto there = pins_.holding(memory, offset, size);
-  if (there == pins_.end()) throw FabricFault("not registered");
+  if (there == pins_.end()) throw FabricFault(pins_.refusal(memory));
   return there->second.context;
 }
 

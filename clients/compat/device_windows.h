@@ -60,6 +60,8 @@ class DeviceWindows {
   bool drop(void* memory);
   // The registered bytes from `memory` on; 0 if it is not registered here.
   size_t pinned_from(void* memory);
+  // Whether the `size` bytes at `offset` from `memory` are registered here.
+  bool holds(void* memory, size_t offset, size_t size);
 
   enum class Direction { to_device, from_device };
   // Host memory in place of [memory, memory + size), for one transfer.
@@ -71,7 +73,7 @@ class DeviceWindows {
     size_t size = 0;
     Direction direction = Direction::to_device;
   };
-  // For `size` bytes at `offset` from `memory`: pinned_from() says how many are registered. Throws FabricFault, also if
+  // For `size` bytes at `offset` from `memory`: holds() says whether they are registered. Throws FabricFault, also if
   // the driver refuses the copy from the device, or std::bad_alloc. A loan that is not settled, or not of all its
   // bytes, ends with its memory: the transfer may still be under way.
   Loan lend(void* memory, size_t offset, size_t size, Direction direction);

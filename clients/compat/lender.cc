@@ -81,9 +81,7 @@ void Lender::end(Pins::Place pin) {
 std::string Lender::token(void* memory, size_t size, size_t offset) {
   const auto lock = hold();
   const auto there = pins_.holding(memory, offset, size);
-  if (there == pins_.end()) {
-    throw FabricFault(pins_.reach(memory) == 0 ? "not registered" : "not inside the registered memory");
-  }
+  if (there == pins_.end()) throw FabricFault(pins_.refusal(memory));
   const size_t rail = next_rail();
   return rails_[rail]->token(there->second.regions[rail], Pins::offset_in(there, memory) + offset, size);
 }

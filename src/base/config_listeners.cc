@@ -1,6 +1,6 @@
 // `listeners`: a list of maps, which the table of keys has as one value.
 #include "base/config_yaml.h"
-#include "base/host_port.h"
+#include "base/listen_address.h"
 
 namespace verbena {
 namespace {
@@ -36,12 +36,12 @@ std::string read_accounts(const YAML::Node& node, Config::Listener& into) {
   return wrong;
 }
 
-// "10.0.0.5:9000", "[fd00::5]:9000".
+// "10.0.0.5:9000", "[fd00::5]:9000", "*:9000".
 std::string read_address(const YAML::Node& node, Config::Listener& into) {
   constexpr const char* wanted = "not an address and port like 10.0.0.5:9000 or [fd00::5]:9000";
   if (!node.IsScalar()) return wanted;
-  auto read = parse_host_port(node.Scalar());
-  if (!read || read->port == 0) return wanted;
+  auto read = parse_listen_address(node.Scalar());
+  if (!read) return wanted;
   into.address = std::move(read->host);
   into.port = read->port;
   return "";

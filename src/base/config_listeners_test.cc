@@ -94,6 +94,23 @@ TEST(ConfigListeners, ErrorsNameTheEntryAndTheKey) {
   for (const auto& [text, message] : cases) EXPECT_EQ(error_of(text), message);
 }
 
+TEST(ConfigListeners, EveryAddressThatAListenerCanBeOpenedAtIsTaken) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"*:9000", "*"}, {"[fe80::1%eth0]:9000", "fe80::1%eth0"}, {"localhost:9000", "localhost"}};
+  for (const auto& [text, host] : cases) {
+    Config config;
+    const auto done =
+        apply_yaml(config, "listeners: [{networks: [10.0.0.0/8], address: '" + std::string(text) + "'}]", "v.yaml");
+    ASSERT_TRUE(done) << done.error();
+    EXPECT_EQ(config.listeners[0].address, host);
+    EXPECT_EQ(config.listeners[0].port, 9000);
+  }
+  for (const std::string text : {"10.0.0.999:9000", "10.0.0:9000", "storage1:9000"}) {
+    EXPECT_EQ(error_of("listeners: [{networks: [10.0.0.0/8], address: '" + text + "'}]"),
+              "v.yaml:1: listeners: [0].address: not an address and port like 10.0.0.5:9000 or [fd00::5]:9000");
+  }
+}
+
 TEST(ConfigListeners, RulesBetweenKeysAreChecked) {
   EXPECT_EQ(error_of("{http: {address: 10.0.0.5}, listeners: [{networks: [10.0.0.0/8], address: '10.0.0.5:9000'}]}"),
             "listeners[0].address: 9000 is http.port already: each needs a port of its own");

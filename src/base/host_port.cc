@@ -22,12 +22,12 @@ bool is_ipv6(std::string_view text) {
   return text.find('\0') == std::string_view::npos && ::inet_pton(AF_INET6, std::string(text).c_str(), &address) == 1;
 }
 
+}  // namespace
+
 bool parse_port(std::string_view text, uint16_t& port) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   return error == std::errc() && end == text.data() + text.size() && port != 0;
 }
-
-}  // namespace
 
 std::optional<HostPort> parse_host_port(std::string_view text) {
   HostPort out;

@@ -16,4 +16,7 @@ struct HostPort {
 // nullopt: not of that form, or with a user. Names are of letters, digits, '-', '.' and '_'; a port is not 0.
 std::optional<HostPort> parse_host_port(std::string_view text);
 
+// False: not a number from 1 to 65535, in digits alone.
+bool parse_port(std::string_view text, uint16_t& port);
+
 }  // namespace verbena

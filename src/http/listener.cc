@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/listen_address.h"
 #include "base/log.h"
 #include "base/socket_events.h"
 #include "http/connection.h"
@@ -71,13 +72,8 @@ OwnPorts& own_ports() {
 }
 
 Result<asio::ip::address> parse_address(std::string_view text) {
-  if (text == "localhost") return asio::ip::address_v4::loopback();
-  if (text == "*") return asio::ip::address_v6::any();
-  if (text.size() > 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
-  boost::system::error_code ec;
-  auto address = asio::ip::make_address(std::string(text), ec);
-  if (ec) return fail(Errc::bad_config, "http: the listen address is not an IP address");
-  return address;
+  if (const auto address = parse_listen_host(text)) return *address;
+  return fail(Errc::bad_config, "http: the listen address is not an IP address");
 }
 
 std::string address_of(const tcp::endpoint& endpoint) {

@@ -345,6 +345,8 @@ def check_planted(root):
                 text = changed.get(source) or (source.read_text() if source.exists() else "")
                 if (times := text.count(edit["old"])) != 1:
                     findings.append((table, 1, f"{fault['name']}: {edit['file']} has {times} times {edit['old']!r}"))
+                if edit["old"] == edit["new"]:
+                    findings.append((table, 1, f"{fault['name']}: {edit['file']} stays as it is"))
                 changed[source] = text.replace(edit["old"], edit["new"])
     return findings
 
@@ -412,6 +414,14 @@ BROKEN = [
 name = "a check is missing"
 edit = [{file = "src/base/one.cc", old = "void same", new = ""}, {file = "src/base/one.cc", old = "void same", new = ""}]
 """, "src/base/one.cc has 0 times 'void same'"),
+    ("tests/zoo/planted_twice.toml", """[[fault]]
+name = "a text stands in two places"
+edit = [{file = "src/base/two.cc", old = "namespace", new = ""}]
+""", "src/base/two.cc has 2 times 'namespace'"),
+    ("tests/zoo/planted_same.toml", """[[fault]]
+name = "nothing is changed"
+edit = [{file = "src/store/store.cc", old = "int x", new = "int x"}]
+""", "src/store/store.cc stays as it is"),
     ("tests/zoo/planted_absent.toml", """[[fault]]
 name = "a file has gone"
 edit = [{file = "src/base/gone.cc", old = "int x", new = ""}]

@@ -4,10 +4,14 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/metrics.h"
 #include "memory/budget.h"
@@ -335,19 +339,69 @@ TEST_F(RcSessions, AHostWhosePeerCannotBeReachedHoldsUpNoOtherOfItsAccount) {
   EXPECT_EQ(connected, 8);
 }
 
-TEST(ReliableTurns, OfAnAccountAreBoundedAndWaitingForOneEnds) {
-  Turns turns({.all_max = 8, .each_max = 2, .account_max = 3, .waits_max = std::chrono::milliseconds(50)});
-  boost::asio::io_context io;
-  std::vector<Result<Turns::Turn>> taken;
-  const auto take = [&](const char* account, const char* address) {
+// The turns that payers were given, in that order.
+class ReliableTurns : public ::testing::Test {
+ protected:
+  // Whether it was its turn at once.
+  bool take(const char* account, const char* address) {
     const size_t before = taken.size();
-    boost::asio::co_spawn(io, turns.take({account, address}), [&](const std::exception_ptr&, Result<Turns::Turn> turn) {
+    const auto note = [this, who = std::string(account) + ' ' + address](const std::exception_ptr&,
+                                                                         Result<Turns::Turn> turn) {
       taken.push_back(std::move(turn));
-    });
+      order.push_back(who);
+    };
+    boost::asio::co_spawn(io, turns->take({account, address}), note);
+    go_on();
+    return taken.size() > before;
+  }
+  void give_back(size_t which) {
+    taken[which] = fail(Errc::closed, "given back");
+    go_on();
+  }
+  void go_on() {
     io.restart();
     io.poll();
-    return taken.size() > before;
-  };
+  }
+
+  boost::asio::io_context io;
+  std::optional<Turns> turns;
+  std::vector<Result<Turns::Turn>> taken;
+  std::vector<std::string> order;
+};
+
+TEST_F(ReliableTurns, PayersTakeTurnsWhereNoPlaceIsFree) {
+  turns.emplace(Turns::Limits{.all_max = 2, .each_max = 2, .account_max = 4});
+  EXPECT_TRUE(take("alice", "192.0.2.1"));
+  EXPECT_TRUE(take("alice", "192.0.2.1"));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(take("alice", "192.0.2.1"));
+  EXPECT_FALSE(take("alice", "192.0.2.2")) << "another host is another payer";
+  EXPECT_FALSE(take("bob", "192.0.2.1"));
+  EXPECT_FALSE(take("bob", "192.0.2.1"));
+  for (size_t i = 0; i < 6; ++i) {
+    give_back(i);
+    EXPECT_EQ(taken.size(), i + 3) << "a place for one";
+  }
+  const std::vector<std::string> wanted{"alice 192.0.2.1", "alice 192.0.2.1", "alice 192.0.2.1", "alice 192.0.2.2",
+                                        "bob 192.0.2.1",   "alice 192.0.2.1", "bob 192.0.2.1",   "alice 192.0.2.1"};
+  EXPECT_EQ(order, wanted);
+  EXPECT_TRUE(std::ranges::all_of(taken, [](const auto& turn) { return turn || turn.error() == Errc::closed; }));
+}
+
+TEST_F(ReliableTurns, CallsThatAreNotSignedShareTheirOwnBound) {
+  turns.emplace(Turns::Limits{.all_max = 8, .each_max = 2, .account_max = 4, .unsigned_max = 3});
+  for (const char* address : {"192.0.2.1", "192.0.2.2", "192.0.2.3"}) EXPECT_TRUE(take("", address));
+  EXPECT_FALSE(take("", "192.0.2.4")) << "waits: there are three, from whatever host";
+  for (const char* address : {"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"}) EXPECT_TRUE(take("alice", address));
+  EXPECT_FALSE(take("alice", "192.0.2.5"));
+  give_back(3);
+  EXPECT_EQ(order.back(), "alice 192.0.2.5") << "its account has a place, they have none";
+  give_back(0);
+  EXPECT_EQ(order.back(), " 192.0.2.4");
+}
+
+TEST_F(ReliableTurns, OfAnAccountAreBoundedAndWaitingForOneEnds) {
+  turns.emplace(
+      Turns::Limits{.all_max = 8, .each_max = 2, .account_max = 3, .waits_max = std::chrono::milliseconds(50)});
   EXPECT_TRUE(take("alice", "192.0.2.1"));
   EXPECT_TRUE(take("alice", "192.0.2.1"));
   EXPECT_FALSE(take("alice", "192.0.2.1")) << "waits: its address has two";
@@ -356,9 +410,7 @@ TEST(ReliableTurns, OfAnAccountAreBoundedAndWaitingForOneEnds) {
   EXPECT_TRUE(take("bob", "192.0.2.1"));
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
   ASSERT_EQ(taken.size(), 4u);
-  taken.front() = fail(Errc::closed, "given back");
-  io.restart();
-  io.poll();
+  give_back(0);
   ASSERT_EQ(taken.size(), 6u) << "neither waits any more";
   EXPECT_EQ(taken[4].error(), Errc::slow_down);
   EXPECT_EQ(taken[5].error(), Errc::slow_down);

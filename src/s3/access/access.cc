@@ -105,7 +105,9 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket, 
   if (is_directory_bucket(bucket) && !service.express.enabled) {
     co_return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
   }
-  VB_CO_ASSIGN(const auto found, co_await service.store.bucket_and_documents(bucket, part_names));
+  auto read = co_await service.store.bucket_and_documents(bucket, part_names);
+  if (!read && read.error() == Errc::no_such_bucket) service.limits->forget(bucket, generation);
+  VB_CO_ASSIGN(const auto found, std::move(read));
   const store::BucketInfo& info = found.bucket;
   const auto part = [&](Part which) -> const store::Document& { return found.documents[static_cast<size_t>(which)]; };
   auto access = std::make_shared<BucketAccess>();
@@ -118,7 +120,7 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket, 
   VB_CO_TRY(read_acl(part(Part::acl), *access));
   VB_CO_TRY(read_ownership(part(Part::ownership), *access));
   VB_CO_TRY(read_block(part(Part::public_access), *access));
-  VB_CO_ASSIGN(access->limits, service.limits->of(bucket, info.created_us, part(Part::quota)));
+  VB_CO_ASSIGN(access->limits, service.limits->of(bucket, info.created_us, part(Part::quota), generation));
   if (service.accounts != nullptr) access->owner_limits = service.accounts->limits_of(info.owner);
   if (service.bounds != nullptr) {
     VB_CO_ASSIGN(access->bound, service.bounds->of(bucket, info.created_us, info.owner, part(Part::bound), generation));

@@ -46,18 +46,31 @@ bool is_superuser(const Call& caller) {
 
 }  // namespace
 
-Result<auth::LimitsPtr> BucketLimits::of(const std::string& bucket, int64_t created_us, const store::Document& text) {
-  const std::lock_guard lock(mutex_);
+Result<auth::LimitsPtr> BucketLimits::of(const std::string& bucket, int64_t created_us, const store::Document& text,
+                                         uint64_t generation) {
   if (text == nullptr) {
-    entries_.erase(bucket);
+    forget(bucket, generation);
     return nullptr;
   }
   const auto quota = auth::parse_quota(*text);
   if (!quota) return fail(Errc::corrupt_object, "access: quota of a bucket");
+  const std::lock_guard lock(mutex_);
   Entry& entry = entries_[bucket];
-  if (entry.created_us != created_us) entry = {created_us, nullptr};
-  entry.limits = auth::make_limits(*quota, entry.limits);
+  if (entry.generation > generation) return entry.limits;
+  entry.generation = generation;
+  const bool is_same = entry.limits != nullptr && entry.created_us == created_us && entry.limits->quota() == *quota;
+  if (is_same) return entry.limits;
+  entry.created_us = created_us;
+  // Records that threads keep hold the first, also when this entry is gone; so it is not the one that counts.
+  entry.limits = quota->empty() ? nullptr : std::make_shared<const auth::Limits>(*quota);
+  entry.counted = auth::make_limits(*quota);
   return entry.limits;
+}
+
+void BucketLimits::forget(const std::string& bucket, uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(bucket);
+  if (found != entries_.end() && found->second.generation <= generation) entries_.erase(found);
 }
 
 std::shared_ptr<BucketLimits> make_bucket_limits() { return std::make_shared<BucketLimits>(); }

@@ -20,16 +20,22 @@ namespace verbena::s3 {
 inline constexpr std::string_view quota_document = "quota";  // of a bucket; the name is stored on disk
 
 // Limits of buckets by their documents. All threads share one object as long as the document is the same, so that a
-// change of another document of the bucket does not reset the rates. One entry per bucket with a quota.
+// change of another document of the bucket does not reset the rates. One entry per bucket with a quota. A reading of
+// the documents has the generation from before it; what an older one says changes nothing.
 class BucketLimits {
  public:
   // `text`: null for a bucket without one. corrupt_object.
-  Result<auth::LimitsPtr> of(const std::string& bucket, int64_t created_us, const store::Document& text);
+  Result<auth::LimitsPtr> of(const std::string& bucket, int64_t created_us, const store::Document& text,
+                             uint64_t generation);
+  // The bucket is gone, or has no quota. Threads may keep records from before: their limits count no longer.
+  void forget(const std::string& bucket, uint64_t generation);
 
  private:
   struct Entry {
+    uint64_t generation = 0;
     int64_t created_us = 0;
     auth::LimitsPtr limits;
+    auth::LimitsPtr counted;  // of the same quota: rates are asked for while it is here (auth::rates_are_in_use)
   };
   std::mutex mutex_;
   std::unordered_map<std::string, Entry> entries_;

@@ -295,6 +295,56 @@ TEST_F(QuotaTest, ABucketsRateHoldsForEverybodyAndSaysWhenToComeBack) {
   EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 200);
 }
 
+// Each request is looked at for rates as long as there are some.
+TEST_F(QuotaTest, RatesAreNotAskedForOnceTheLastBucketThatHasOneIsGone) {
+  ASSERT_FALSE(auth::rates_are_in_use());
+  const auto add = [&] {
+    EXPECT_EQ(as(alice_, "PUT", "/rated").status, 200);
+    store.document("rated", std::string(quota_document), R"({"requests_per_second":100})");
+    service.access->changed();
+    EXPECT_EQ(as(alice_, "GET", "/rated").status, 200);
+    EXPECT_TRUE(auth::rates_are_in_use());
+  };
+  add();
+  EXPECT_EQ(as(alice_, "DELETE", "/rated").status, 204);
+  EXPECT_FALSE(auth::rates_are_in_use());
+  add();
+  EXPECT_TRUE(run(store.remove_bucket("rated"))) << "as another server does";
+  service.access->changed();
+  EXPECT_EQ(as(alice_, "GET", "/rated").status, 404);
+  EXPECT_FALSE(auth::rates_are_in_use());
+}
+
+TEST_F(QuotaTest, RatesAreNotAskedForBecauseOfWhatAThreadKeepsOfBefore) {
+  set_bucket_quota({.requests_per_s = 100});
+  const BucketAccessPtr kept = run(bucket_access(service, "bucket")).value();
+  EXPECT_TRUE(auth::rates_are_in_use());
+  set_bucket_quota({.requests_per_s = 200});
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 200);
+  EXPECT_TRUE(auth::rates_are_in_use());
+  set_bucket_quota({.objects = 100});
+  EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 200);
+  EXPECT_FALSE(auth::rates_are_in_use());
+  EXPECT_EQ(kept->limits->quota().requests_per_s, 100u);
+}
+
+// Two threads that read the documents, of which the one that began before the change is done after the other.
+TEST_F(QuotaTest, WhatAnOlderReadingSaysEndsNoRate) {
+  const auto text = [](const auth::Quota& quota) {
+    return std::make_shared<const std::string>(auth::quota_text(quota));
+  };
+  BucketLimits limits;
+  const auto now = limits.of("b", 1, text({.requests_per_s = 7}), 5).value();
+  EXPECT_EQ(limits.of("b", 1, nullptr, 4).value(), nullptr);
+  EXPECT_TRUE(auth::rates_are_in_use());
+  EXPECT_EQ(limits.of("b", 1, text({.objects = 1}), 4).value(), now);
+  EXPECT_TRUE(auth::rates_are_in_use());
+  EXPECT_EQ(limits.of("b", 1, text({.requests_per_s = 7}), 6).value(), now) << "the same, not one that begins anew";
+  EXPECT_NE(limits.of("b", 2, text({.requests_per_s = 7}), 6).value(), now) << "another bucket of the name";
+  limits.forget("b", 6);
+  EXPECT_FALSE(auth::rates_are_in_use());
+}
+
 TEST_F(QuotaTest, AGetPaysForItsBytes) {
   put_as_alice("big", 100 * 1024);
   set_bucket_quota({.bytes_per_s = 1024});

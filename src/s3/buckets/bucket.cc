@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "s3/access/authorize.h"
+#include "s3/access/quota.h"
 #include "s3/express/directory.h"
 #include "s3/names.h"
 #include "s3/service.h"
@@ -39,6 +40,7 @@ Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller
 Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std::string& bucket) {
   VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
   auto removed = co_await service.store.remove_bucket(bucket);
+  if (removed) service.limits->forget(bucket, service.access->now());
   service.access->changed();
   co_return removed;
 }

@@ -115,6 +115,44 @@ TEST_F(JoiningOnRados, NoneIsJoinedWhileOneRunsThatWasAwayWhenOthersBeganTo) {
   }));
 }
 
+// A late call of a server that knows no fences compares the absence of a version token, and nothing else.
+TEST_F(JoiningOnRados, NothingIsSweptWhileOneRunsThatKnowsNoFences) {
+  const auto look = [&] {
+    const std::set<uint64_t> living = {engine().garbage->incarnation(), UINT64_MAX};
+    for (size_t i = 0; i < state()->tablets.size(); ++i) {
+      ASSERT_TRUE(engine().run(engine().look_into_tablet(state(), i, living)));
+    }
+  };
+  const auto tombstones = [&] {
+    size_t found = 0;
+    for (const rados::Tablet& tablet : state()->tablets) {
+      found += engine().run(engine().registry.all(tablet.object, "z"))->size();
+    }
+    return found;
+  };
+  ASSERT_TRUE(t_->remove("b", key(0)));
+  t_->step_clock(std::chrono::hours(1));
+  look();
+  EXPECT_EQ(tombstones(), 1u) << "the cluster's format is the first one";
+  allow();
+  const std::string away = rados::server_row(1'000'000);
+  set_rows(std::string(rados::servers_object), {{away, std::string(16, '\1')}});
+  ASSERT_TRUE(eventually([&] { return !engine().formats.all_know_it(); }));
+  ASSERT_TRUE(t_->remove("b", key(1)));
+  t_->step_clock(std::chrono::hours(1));
+  const size_t before = tombstones();
+  ASSERT_GE(before, 1u);
+  look();
+  EXPECT_EQ(tombstones(), before) << "one was away when the others began to";
+  librados::ObjectWriteOperation ends;
+  ends.omap_rm_keys({away});
+  ASSERT_EQ(engine().run(engine().cluster->withdraw(std::string(rados::servers_object), std::move(ends))), 0);
+  EXPECT_TRUE(eventually([&] {
+    look();
+    return tombstones() == 0;
+  }));
+}
+
 TEST_F(JoiningOnRados, AnEndGoesWithItsKeyWhenTabletsAreSplitAndJoined) {
   set_format(3);
   ASSERT_TRUE(eventually([&] { return engine().formats.current() == 3; }));
@@ -400,6 +438,36 @@ TEST_F(JoiningOnRados, RowsOfJoinedTabletsAreAddedUp) {
   EXPECT_EQ(objects(), counted);
   ASSERT_TRUE(fold());
   EXPECT_EQ(objects(), counted);
+}
+
+// Others added its rows to the common one, or took over what it counted in a tablet that was joined afterwards. What it
+// has counted itself is its own only while a row of its own says so.
+TEST_F(JoiningOnRados, AServerThatComesBackCountsNothingTwice) {
+  allow();
+  const auto counted = [&] { return t_->engine().usage_now("b")->bucket.objects; };
+  const auto look = [&] { return engine().run(engine().book.look(id_)).has_value(); };
+  for (int i = 0; i < joined_keys; i += 2) ASSERT_TRUE(t_->remove("b", key(i)));
+  uint64_t left = joined_keys / 2;
+  const std::string second = state()->tablets[1].object;
+  ASSERT_TRUE(engine().run(engine().book.take_over(second, {})));
+  ASSERT_TRUE(eventually([&] {
+    join_now(engine());
+    return tablets() == 1;
+  }));
+  ASSERT_TRUE(look());
+  EXPECT_EQ(counted(), left);
+  ASSERT_TRUE(engine().run(engine().book.fold_joined(state(), 0, {UINT64_MAX})));
+  ASSERT_TRUE(engine().run(engine().registry.all(state()->tablets[0].object, "$j"))->empty());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(look());
+    EXPECT_EQ(counted(), left);
+  }
+  ASSERT_TRUE(t_->remove("b", key(1)));
+  --left;
+  EXPECT_EQ(counted(), left);
+  ASSERT_TRUE(look());
+  EXPECT_EQ(counted(), left);
+  EXPECT_EQ(t_->usage("b")->objects, left);
 }
 
 // The row stayed in the first tablet when that was split, and counted as soon as the second one was joined with another

@@ -61,6 +61,8 @@ class Engine final : public Context {
   Task<Result<bool>> replace_keys(std::string_view row, std::optional<std::string> before, std::string text);
   Task<Result<void>> tell_changed(uint64_t what);
   Task<Result<void>> check_missing(std::string name, uint64_t id);
+  // Part of the leader's round: what servers that are gone left in a tablet, and whether it is joined with the next.
+  Task<Result<void>> look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living);
 
   const WallClock& clock_source;
   const std::function<void()> on_change;
@@ -102,7 +104,6 @@ class Engine final : public Context {
  private:
   Result<uint64_t> take_incarnation();
   Task<Result<bool>> has_object(std::string object);  // in the index pool
-  Task<Result<void>> look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living);
   Task<Result<std::string>> read_account_tokens();
   std::expected<void, std::string> check_root();
   std::expected<void, std::string> check_new();

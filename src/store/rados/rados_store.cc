@@ -130,7 +130,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   if (!incarnation) return std::unexpected("the index pool: " + describe(incarnation.error()));
   ids.set_incarnation(*incarnation);
   batcher.set_incarnation(*incarnation);
-  book.set_incarnation(*incarnation);
+  book.begin(*incarnation, [this](const std::string& tablet) { return batcher.counted_in(tablet); });
   leader.emplace(*cluster, io, *incarnation);
   Garbage::Helpers helpers;
   helpers.is_leader = [this] { return leader->holds(); };

@@ -69,6 +69,12 @@ void Batcher::recount() {
   }
 }
 
+Usage Batcher::counted_in(const std::string& tablet) {
+  const std::lock_guard lock(mutex_);
+  const auto tally = tallies_.find(tablet);
+  return tally == tallies_.end() ? Usage() : tally->second->counted;
+}
+
 std::shared_ptr<Batcher::Tally> Batcher::tally_of(const std::string& tablet) {
   const std::lock_guard lock(mutex_);
   return tallies_.at(tablet);

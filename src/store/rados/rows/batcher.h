@@ -60,6 +60,8 @@ class Batcher {
   };
   // At most one change of a key at a time. `alone`: not in a batch, where other changes' version tokens may fail.
   Task<Outcome> commit(Target target, Part part, bool alone);
+  // What this process's changes have made of a tablet's usage. On the thread of `io`.
+  Usage counted_in(const std::string& tablet);
   // Call after this process was suspended: others may have taken over its counts.
   void recount();
 

@@ -91,13 +91,23 @@ void UsageBook::ask(const std::string& owner) {
   owners_[owner] = deadline_in(asked_for_max);
 }
 
-void UsageBook::set_others(uint64_t bucket, const Usage& others) {
+// What this process counts beyond what it has counted in the tablets that there are and its rows of joined ones say.
+Usage UsageBook::excess(uint64_t bucket, const BucketState& state, const Usage& own_joined) {
+  Usage known = own_joined;
+  for (const Tablet& tablet : state.tablets) known += counted_in_(tablet.object);
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(bucket);
+  return found == entries_.end() ? Usage() : found->second.own - known;
+}
+
+void UsageBook::set_others(uint64_t bucket, const Usage& others, const Usage& excess) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(bucket);
   if (found == entries_.end() || !found->second.bucket) return;
   Entry& entry = found->second;
-  entry.bucket->count(others - entry.others);
+  entry.bucket->count(others - entry.others - excess);
   entry.others = others;
+  entry.own = entry.own - excess;
   entry.bucket->set_uncounted(false);
 }
 
@@ -113,6 +123,7 @@ Task<Result<UsageBook::Sums>> UsageBook::sum(BucketPtr state) {
       if (!of) continue;
       VB_CO_ASSIGN(const Usage counted, decode_usage(value));
       (*of == incarnation_ ? sums.own : sums.others) += counted;
+      if (*of == incarnation_ && parse_joined_usage_row(row)) sums.own_joined += counted;
     }
   }
   co_return sums;
@@ -128,7 +139,12 @@ Task<Result<Usage>> UsageBook::read(uint64_t bucket) {
 Task<Result<void>> UsageBook::look(uint64_t bucket) {
   VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
   VB_CO_ASSIGN(const Sums sums, co_await sum(state));
-  set_others(bucket, sums.others);
+  Usage beyond = excess(bucket, *state, sums.own_joined);
+  if (beyond != Usage()) {  // seldom: unless the tablets became others meanwhile, rows of this process are gone
+    VB_CO_ASSIGN(const BucketPtr now, co_await registry_.load(bucket));
+    if (now->epoch != state->epoch) beyond = Usage();
+  }
+  set_others(bucket, sums.others, beyond);
   co_return Result<void>{};
 }
 

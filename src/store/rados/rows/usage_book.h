@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -45,7 +46,12 @@ class UsageBook {
   static constexpr size_t others_at_once = 16;              // other buckets read each time
 
   UsageBook(Registry& registry, boost::asio::io_context& io) : registry_(registry), timer_(io) {}
-  void set_incarnation(uint64_t incarnation) { incarnation_ = incarnation; }
+  // What this process has counted in a tablet's object, while it has that. On the thread of `io`.
+  using CountedIn = std::function<Usage(const std::string& tablet)>;
+  void begin(uint64_t incarnation, CountedIn counted_in) {
+    incarnation_ = incarnation;
+    counted_in_ = std::move(counted_in);
+  }
 
   // This process's counts. Thread-safe, like all functions here.
   void count(uint64_t bucket, const Usage& change);
@@ -58,7 +64,9 @@ class UsageBook {
 
   // Reads the usage from the tablets. no_such_bucket.
   Task<Result<Usage>> read(uint64_t bucket);
-  // Reads what other servers have counted.
+  // Reads what other servers have counted. What this process has counted itself, in a tablet that was joined, and of
+  // which no row of its own is left, is another's from now on: this process was taken for dead meanwhile, and its rows
+  // were added to the common one. On the thread of `io`.
   Task<Result<void>> look(uint64_t bucket);
 
   Task<> run();  // until stop()
@@ -67,8 +75,9 @@ class UsageBook {
   // Takes over the counts in a tablet of servers that are not among `living`.
   Task<Result<void>> take_over(std::string tablet, std::set<uint64_t> living);
   // Each join leaves a row for each server in the tablet that remains. Adds up those that count: of a living server to
-  // one row, since it knows what it counted itself, and of the others to the common row. So a tablet has no more of
-  // them than servers live, however often it is split and joined.
+  // one row, since it knows what it counted itself, and of the others to the common row; one of those that comes back
+  // notices it with its next look(). So a tablet has no more of them than servers live, however often it is split and
+  // joined.
   Task<Result<void>> fold_joined(BucketPtr bucket, size_t tablet, std::set<uint64_t> living);
 
  private:
@@ -77,15 +86,17 @@ class UsageBook {
     Usage own{}, others{};
   };
   struct Sums {
-    Usage own, others;
+    Usage own, own_joined, others;  // own_joined: the part of `own` in rows of joined tablets
   };
   Task<Result<Sums>> sum(BucketPtr state);
-  void set_others(uint64_t bucket, const Usage& others);
+  Usage excess(uint64_t bucket, const BucketState& state, const Usage& own_joined);
+  void set_others(uint64_t bucket, const Usage& others, const Usage& excess);
   std::set<uint64_t> due();
 
   Registry& registry_;
   boost::asio::steady_timer timer_;
   uint64_t incarnation_ = 0;
+  CountedIn counted_in_{};
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;                        // guards the following members
   std::map<uint64_t, Entry> entries_;       // by bucket
