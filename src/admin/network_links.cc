@@ -25,7 +25,8 @@ std::vector<std::string> NetworkLinks::below(const std::string& interface) const
 }
 
 bool NetworkLinks::sends_unnamed(const std::string& interface) const {
-  const std::string own = first_line(folder_ / interface / "ifindex"), through = first_line(folder_ / interface / "iflink");
+  const std::string own = first_line(folder_ / interface / "ifindex"),
+                    through = first_line(folder_ / interface / "iflink");
   return !own.empty() && !through.empty() && own != through && below(interface).empty();
 }
 
