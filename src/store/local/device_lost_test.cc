@@ -295,6 +295,13 @@ TEST_F(StoreOnDevice, FsckBelievesTheIndexWhereVersionNamesNoDevice) {
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error(), Errc::invalid_argument);
   EXPECT_NE(sentence.find("volumes are files"), nowhere) << sentence;
+  // Without an index, too: what the device has is another store's.
+  const auto names = *fs.list("/files/index");
+  for (const std::string& name : names) ASSERT_TRUE(fs.unlink("/files/index/" + name));
+  report = fsck(options);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error(), Errc::invalid_argument);
+  EXPECT_NE(sentence.find("volumes are files"), nowhere) << sentence;
 }
 
 }  // namespace

@@ -226,6 +226,11 @@ class Check {
     }
     report_.changes_behind_damage = files.changes_behind;
     report_.torn_end = files.torn_end;
+    if (empty && names_none_) {
+      return cannot("VERSION says that this store's volumes are files, and not on " + device_->name() +
+                        ", and there is no index that could say otherwise",
+                    Errc::invalid_argument);
+    }
     if (empty) {
       if (has_volumes) {
         wrong(fmt::format("There is no index, but {} volumes that only an index can read.", volumes->size()));
