@@ -84,7 +84,7 @@ TEST(ConfigListeners, ErrorsNameTheEntryAndTheKey) {
        "v.yaml:1: listeners: [0].address: not an address and port like 10.0.0.5:9000 or [fd00::5]:9000"},
       {"listeners: [{networks: [10.0.0.0/8], address: '10.0.0.5:99999'}]",
        "v.yaml:1: listeners: [0].address: not an address and port like 10.0.0.5:9000 or [fd00::5]:9000"},
-      {"listeners: [{networks: [10.0.0.0/8], address: '10.0.0.5:0'}]",
+      {"listeners: [{networks: [10.0.0.0/8], address: '10.0.0.5:00'}]",
        "v.yaml:1: listeners: [0].address: not an address and port like 10.0.0.5:9000 or [fd00::5]:9000"},
       {"listeners: [{networks: [10.0.0.0/8], address: '10.0.0.0/8:9000'}]",
        "v.yaml:1: listeners: [0].address: not an address and port like 10.0.0.5:9000 or [fd00::5]:9000"},

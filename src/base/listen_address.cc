@@ -32,7 +32,8 @@ std::optional<HostPort> parse_listen_address(std::string_view text) {
   std::string_view host = text.substr(0, colon);
   HostPort out;
   const auto address = parse_listen_host(host);
-  if (!address || !parse_port(text.substr(colon + 1), out.port)) return std::nullopt;
+  const std::string_view port = text.substr(colon + 1);
+  if (!address || (port != "0" && !parse_port(port, out.port))) return std::nullopt;
   const bool v6_in_text = host.find(':') != std::string_view::npos;
   if (v6_in_text != is_bracketed(host)) return std::nullopt;
   if (v6_in_text) host = host.substr(1, host.size() - 2);

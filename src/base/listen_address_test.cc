@@ -29,7 +29,8 @@ TEST(ListenAddress, NamesAndHalvesOfAnAddressAreRefused) {
                                   std::string(":9000"),
                                   std::string("10.0.0.5"),
                                   std::string("10.0.0.5:"),
-                                  std::string("10.0.0.5:0"),
+                                  std::string("10.0.0.5:00"),
+                                  std::string("10.0.0.5:"),
                                   std::string("10.0.0.5:65536"),
                                   std::string("10.0.0.5:+1"),
                                   std::string("10.0.0.5: 1"),
@@ -48,6 +49,12 @@ TEST(ListenAddress, NamesAndHalvesOfAnAddressAreRefused) {
                                   "[fe80::1%" + std::string(100, 'e') + "]:9000"}) {
     EXPECT_FALSE(parse_listen_address(text)) << text;
   }
+}
+
+TEST(ListenAddress, PortZeroIsOneThatIsFree) {
+  const auto parsed = parse_listen_address("127.0.0.1:0");
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->port, 0);
 }
 
 }  // namespace
