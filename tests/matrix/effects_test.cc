@@ -13,7 +13,6 @@
 #include <sstream>
 #include <thread>
 
-#include "auth/limits.h"
 #include "base/exposition.h"
 #include "base/readings.h"
 #include "rdma/transport.h"
@@ -133,7 +132,6 @@ class Effects : public testing::TestWithParam<Setting>, protected Requests {
   }
 
   Effects() {
-    auth::rates_in_use = false;  // of a server that was in this process before
     start(config_of(GetParam()));
     EXPECT_EQ(send(root_, "PUT", std::string("/") + bucket, "", {{"x-verbena-append", "enabled"}}), 200);
     set_up();

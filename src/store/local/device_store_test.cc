@@ -254,23 +254,37 @@ TEST_F(StoreOnDevice, EmptyVolumesGoBackAndTheirExtentsAreUsedByOthers) {
   }
 }
 
+// Volumes on the device without a store around them.
+struct VolumesAlone {
+  VolumesAlone(FileSystem& fs, size_t pieces_max)
+      : device(open(fs)),
+        volumes({.directory = "/dev/disk",
+                 .fs = device.get(),
+                 .volume_size_max = volume_bytes,
+                 .free_bytes_min = 0,
+                 .keep_free = UINT64_MAX,
+                 .next_id = [this] { return ++id; },
+                 .pieces_max = pieces_max,
+                 .whole = true,
+                 .index_directory = "/store",
+                 .index_fs = &fs}) {}
+  static std::unique_ptr<DeviceVolumes> open(FileSystem& fs) {
+    EXPECT_TRUE(fs.make_directory("/store"));
+    std::string trouble;
+    auto opened = DeviceVolumes::open("/dev/disk", std::move(*fs.open("/dev/disk", {.write = true})), trouble);
+    EXPECT_TRUE(opened) << trouble;
+    return std::move(*opened);
+  }
+
+  uint64_t id = 0;
+  const std::unique_ptr<DeviceVolumes> device;
+  Volumes volumes;
+};
+
 // New objects find no place for new pieces in the list of free ones.
 TEST_F(StoreOnDevice, AFullListOfPiecesKeepsNoNewVolumeOut) {
-  ASSERT_TRUE(fs.make_directory("/store"));
-  std::string trouble;
-  auto volumes_there = DeviceVolumes::open("/dev/disk", std::move(*fs.open("/dev/disk", {.write = true})), trouble);
-  ASSERT_TRUE(volumes_there) << trouble;
-  uint64_t id = 0;
-  Volumes volumes({.directory = "/dev/disk",
-                   .fs = volumes_there->get(),
-                   .volume_size_max = volume_bytes,
-                   .free_bytes_min = 0,
-                   .keep_free = UINT64_MAX,
-                   .next_id = [&] { return ++id; },
-                   .pieces_max = 1,
-                   .whole = true,
-                   .index_directory = "/store",
-                   .index_fs = &fs});
+  VolumesAlone alone(fs, /*pieces_max=*/1);
+  Volumes& volumes = alone.volumes;
   std::vector<local::Run> runs;
   for (int i = 0; i < 8; ++i) {
     auto run = volumes.reserve(VolumeKind::durable, 64 * KiB);
@@ -282,168 +296,14 @@ TEST_F(StoreOnDevice, AFullListOfPiecesKeepsNoNewVolumeOut) {
   auto whole = volumes.reserve(VolumeKind::durable, volume_bytes);
   ASSERT_TRUE(whole) << describe(whole.error());
   EXPECT_EQ(whole->length, volume_bytes);
-  EXPECT_EQ((*volumes_there)->volumes(), 2u);
+  EXPECT_EQ(alone.device->volumes(), 2u);
 }
 
 // A volume that the table has, and the index has not heard of: the next try opens it, so its extent is not lost.
 TEST_F(StoreOnDevice, AVolumeThatCouldNotBeNotedIsUsedByTheNextTry) {
-  ASSERT_TRUE(fs.make_directory("/store"));
-  std::string trouble;
-  auto there = DeviceVolumes::open("/dev/disk", std::move(*fs.open("/dev/disk", {.write = true})), trouble);
-  ASSERT_TRUE(there) << trouble;
-  bool refuses = true;
-  uint64_t noted = 0;
-  (*there)->note_changes([&](const DeviceVolumes::Change& change) -> Result<void> {
-    if (refuses) return fail(Errc::insufficient_storage);
-    noted = change.volume;
-    return {};
-  });
-  uint64_t id = 0;
-  Volumes volumes({.directory = "/dev/disk",
-                   .fs = there->get(),
-                   .volume_size_max = volume_bytes,
-                   .free_bytes_min = 0,
-                   .keep_free = UINT64_MAX,
-                   .next_id = [&] { return ++id; },
-                   .whole = true,
-                   .index_directory = "/store",
-                   .index_fs = &fs});
-  for (int tries = 0; tries < 3; ++tries) EXPECT_FALSE(volumes.reserve(VolumeKind::durable, 64 * KiB));
-  refuses = false;
-  const auto run = volumes.reserve(VolumeKind::durable, 64 * KiB);
-  ASSERT_TRUE(run) << describe(run.error());
-  EXPECT_EQ(noted, run->volume->id());
-  EXPECT_EQ((*there)->volumes(), 1u);
-}
-
-// Short pieces are for a device alone: a file system that takes no more, or a process with too many open files, refuses
-// at once.
-TEST_F(StoreOnDevice, VolumesInFilesTakeNoShorterPiecesThanWereAskedFor) {
-  ASSERT_TRUE(fs.make_directory("/files"));
-  uint64_t id = 0;
-  Volumes volumes({.directory = "/files",
-                   .fs = &fs,
-                   .volume_size_max = volume_bytes,
-                   .allocate_step = 0,
-                   .free_bytes_min = 0,
-                   .keep_free = UINT64_MAX,
-                   .next_id = [&] { return ++id; }});
-  auto first = volumes.reserve(VolumeKind::durable, volume_bytes);
-  ASSERT_TRUE(first) << describe(first.error());
-  ASSERT_TRUE(volumes.keep({first->volume->id(), 0, 64 * KiB}));
-  fs.set_open_max("/files", 0);
-  EXPECT_EQ(volumes.reserve_any(VolumeKind::durable, volume_bytes, volume_bytes).error(), Errc::slow_down);
-  EXPECT_EQ(volumes.kept_bytes(), 64 * KiB);
-}
-
-// Deletes that go on must not make a full device look like one whose space is still being looked for.
-TEST(Cooling, SearchedSpaceIsNoLongerUnknownWhateverCoolsAfterIt) {
-  CoolingSpace space;
-  space.add({{1, 0}, {{7, 0, 4096}}, /*found=*/true});
-  space.add({{2, 0}, {{8, 0, 4096}}});
-  EXPECT_EQ(space.found(), 1u);
-  uint64_t durable = 0;
-  const auto is_past = [&](const Index::Moment& since) { return since.sequence <= durable; };
-  EXPECT_FALSE(space.take(is_past));
-  space.set_aside();
-  EXPECT_EQ(space.found(), 1u);
-  EXPECT_TRUE(space.has(7));
-  EXPECT_FALSE(space.waits());
-  space.try_again();
-  durable = 1;
-  ASSERT_TRUE(space.take(is_past));
-  EXPECT_FALSE(space.take(is_past));
-  EXPECT_EQ(space.found(), 0u);
-  EXPECT_FALSE(space.empty());
-  EXPECT_TRUE(space.has(8));
-}
-
-// --- Faults ---
-
-TEST_F(StoreOnDevice, ADeviceThatVanishesLosesNothingAcknowledged) {
-  begin();
-  ASSERT_TRUE(put("before", 200'000, 1));
-  ASSERT_TRUE(put("small", 300, 5));
-  fs.vanish("/dev");
-  for (int tries = 0; tries < 3; ++tries) EXPECT_FALSE(put("during", 200'000, 2));
-  EXPECT_EQ(metrics::gauge("verbena_store_device_failed", "").value(), 1);
-  EXPECT_FALSE(t.get("b", "during"));
-  EXPECT_EQ(t.get("b", "before").error(), Errc::io_error);
-  expect_same("small", 300, 5);
-  ASSERT_TRUE(t.remove("b", "small"));
-  fs.vanish("");
-  expect_same("before", 200'000, 1);
-  t.close();
-  fs.crash(Loss::unsynced, 1);
-  t.open();
-  expect_same("before", 200'000, 1);
-  EXPECT_FALSE(t.get("b", "during"));
-  EXPECT_FALSE(t.get("b", "small"));
-  EXPECT_TRUE(put("after", 200'000, 4));
-  t.expect_no_leak();
-}
-
-// They need nothing of the device, so its free space does not count.
-TEST_F(StoreOnDevice, SmallObjectsAreTakenWhenTheDeviceHasFailedAndNoSpaceIsKnown) {
-  begin();
-  uint64_t n = 0;
-  while (put("k" + std::to_string(n), 900'000, n)) ++n;
-  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(t.remove("b", "k" + std::to_string(i)));
-  t.store->drain();
-  fs.vanish("/dev");
-  for (int tries = 0; tries < 8; ++tries) {
-    const auto refused = put("during", 900'000, 2);
-    ASSERT_FALSE(refused);
-    EXPECT_NE(refused.error(), Errc::insufficient_storage);
-  }
-  EXPECT_TRUE(put("small", 300, 5));
-  ASSERT_TRUE(t.remove("b", "k5"));
-  t.store->drain();
-  EXPECT_TRUE(put("small too", 300, 6));
-  fs.vanish("");
-  t.reopen();
-  expect_same("small", 300, 5);
-  expect_same("small too", 300, 6);
-  EXPECT_FALSE(t.get("b", "k5"));
-  t.expect_no_leak();
-}
-
-// Flushes of the device would fail, and every deleted object that waits for one would stay.
-TEST_F(StoreOnDevice, WhatIsDeletedOnAFailedDeviceNeedsNoFlushOfIt) {
-  begin();
-  for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(put("k" + std::to_string(i), 300'000, i));
-  ASSERT_TRUE(t.remove("b", "k0"));
-  t.store->drain();
-  fs.fail_syncs("/dev");
-  EXPECT_FALSE(put("during", 300'000, 2));  // in the place of the first: a volume that others share is barred
-  ASSERT_EQ(metrics::gauge("verbena_store_device_failed", "").value(), 1);
-  for (uint64_t i = 1; i < 6; ++i) ASSERT_TRUE(t.remove("b", "k" + std::to_string(i)));
-  t.store->drain();
-  EXPECT_EQ(t.store->usage()->live_bytes, 0u);
-  fs.fail_syncs("");
-  t.close();
-  fs.crash(Loss::nothing, 1);
-  t.open();
-  t.expect_no_leak();
-}
-
-// The extent of a volume is free when its last file is closed: one that is opened while the volume goes must not stay.
-TEST_F(StoreOnDevice, AVolumeThatIsOpenedWhileItGoesKeepsNoExtent) {
-  ASSERT_TRUE(fs.make_directory("/store"));
-  std::string trouble;
-  auto there = DeviceVolumes::open("/dev/disk", std::move(*fs.open("/dev/disk", {.write = true})), trouble);
-  ASSERT_TRUE(there) << trouble;
-  uint64_t id = 0;
-  Volumes volumes({.directory = "/dev/disk",
-                   .fs = there->get(),
-                   .volume_size_max = volume_bytes,
-                   .free_bytes_min = 0,
-                   .keep_free = UINT64_MAX,
-                   .next_id = [&] { return ++id; },
-                   .whole = true,
-                   .index_directory = "/store",
-                   .index_fs = &fs});
-  const uint64_t all = *(*there)->free_bytes("");
+  VolumesAlone alone(fs, Volumes::Options().pieces_max);
+  Volumes& volumes = alone.volumes;
+  const uint64_t all = *alone.device->free_bytes("");
   auto run = volumes.reserve(VolumeKind::durable, volume_bytes);
   ASSERT_TRUE(run) << describe(run.error());
   const uint64_t volume = run->volume->id();
@@ -456,7 +316,7 @@ TEST_F(StoreOnDevice, AVolumeThatIsOpenedWhileItGoesKeepsNoExtent) {
   fs.release_syncs();
   EXPECT_TRUE(drops.get());
   EXPECT_FALSE(volumes.cached(volume));
-  EXPECT_EQ(*(*there)->free_bytes(""), all);
+  EXPECT_EQ(*alone.device->free_bytes(""), all);
 }
 
 TEST_F(StoreOnDevice, AFlushThatFailedIsNotForgotten) {

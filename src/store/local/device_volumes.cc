@@ -261,13 +261,13 @@ Result<bool> DeviceVolumes::is_directory(const Path&) { return false; }
 
 Result<uint64_t> DeviceVolumes::free_bytes(const Path&) {
   const std::lock_guard lock(extents_->mutex);
-  tell_free_locked();
-  return (extents_->free.size() + (extents_->discarding ? 1 : 0)) * layout_.extent_size;
+  return tell_free_locked();
 }
 
-void DeviceVolumes::tell_free_locked() const {
-  const uint64_t free = extents_->free.size() + (extents_->discarding ? 1 : 0);
-  DiskTrouble::get().device_free_bytes.set(static_cast<int64_t>(free * layout_.extent_size));
+uint64_t DeviceVolumes::tell_free_locked() const {
+  const uint64_t free = (extents_->free.size() + (extents_->discarding ? 1 : 0)) * layout_.extent_size;
+  DiskTrouble::get().device_free_bytes.set(static_cast<int64_t>(free));
+  return free;
 }
 
 bool DeviceVolumes::overwrites_in_place(const Path&, std::string* name) {

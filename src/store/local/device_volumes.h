@@ -82,7 +82,7 @@ class DeviceVolumes final : public FileSystem {
   Result<uint64_t> take_free_extent();
   Result<void> change_locked(uint64_t extent, uint64_t volume, bool made);
   Result<void> note_locked();
-  void tell_free_locked() const;
+  uint64_t tell_free_locked() const;  // into the metric; the bytes of free extents
   // Discards a part of an extent that nothing can be given to meanwhile. The bytes that are done, from `from` on.
   uint64_t discard_within(uint64_t extent, uint64_t from, uint64_t to);
 
