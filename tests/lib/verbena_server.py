@@ -22,8 +22,8 @@ import orphans  # noqa: E402
 
 ACCESS_KEY = "VERBENATESTKEY0000AA"
 SECRET_KEY = "test/secret+key0000000000000000000000000"
-# $VERBENA_TEST_START_S: for an emulated machine, whose processor is twenty times slower.
-START_TIMEOUT_S, STOP_TIMEOUT_S = int(os.environ.get("VERBENA_TEST_START_S", "60")), 30
+# $TEST_SERVER_START_S: for an emulated machine, whose processor is twenty times slower.
+START_TIMEOUT_S, STOP_TIMEOUT_S = int(os.environ.get("TEST_SERVER_START_S", "60")), 30
 native_of = {}  # by HTTP endpoint, of the servers started here
 # The in-memory engine: nothing can be found on disk or after a restart.
 IN_MEMORY = os.environ.get("TEST_VERBENA_ENGINE") == "memory"
