@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs CTest's tests of some labels. Up to three that failed are run once more, alone: one that passes then is flaky
-(tools/failed_tests.py names it) and does not fail the run.
+"""Runs CTest's tests of some labels; or once more, one at a time, those that failed, if they are at most three: one that
+passes then is flaky (tools/failed_tests.py names it) and does not fail the run.
 
 usage: run_tests.py BUILD LABELS [CTEST-ARGUMENT...]
+       run_tests.py --again BUILD
 LABELS is a regular expression. Writes BUILD/tests.xml, and BUILD/again.xml where tests were repeated.
 """
 import pathlib
@@ -18,12 +19,12 @@ def ctest(build, report, *arguments):
     return subprocess.run(["ctest", "--output-on-failure", *arguments, "--output-junit", report], cwd=build, check=False).returncode
 
 
-def main():
-    build, labels, arguments = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+def first(build, labels, *arguments):
     (build / "again.xml").unlink(missing_ok=True)
-    status = ctest(build, "tests.xml", "--no-tests=error", "-L", labels, *arguments)
-    if status == 0:
-        return 0
+    return ctest(build, "tests.xml", "--no-tests=error", "-L", labels, *arguments)
+
+
+def again(build):
     report = build / "tests.xml"
     failed = [name for name, outcome, _ in cases(report) if outcome == "fail"] if report.exists() else []
     if not 0 < len(failed) <= AGAIN_MAX:
@@ -35,4 +36,6 @@ def main():
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    sys.exit(main())
+    if sys.argv[1] == "--again":
+        sys.exit(again(pathlib.Path(sys.argv[2])))
+    sys.exit(first(pathlib.Path(sys.argv[1]), *sys.argv[2:]))

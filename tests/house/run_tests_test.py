@@ -35,40 +35,45 @@ class RunTests(unittest.TestCase):
         self.environment = dict(os.environ, PATH=f"{folder.name}:{os.environ['PATH']}")
 
     def run_tests(self, fails="", fails_again=""):
-        """Status of the run and of the report, and the report's output."""
+        """Status of the run, of what was repeated (None: nothing was) and of the report, and the report's output."""
         (self.build / "fails").write_text(fails)
         (self.build / "fails_again").write_text(fails_again)
-        run = subprocess.run([sys.executable, TOOLS / "run_tests.py", self.build, "unit|s3", "-j", "2"], env=self.environment,
-                             capture_output=True, text=True, check=False)
+        run = self.script("unit|s3", "-j", "2")
+        again = self.script("--again") if run else None
         reports = [self.build / "tests.xml", self.build / "again.xml"]
         report = subprocess.run([sys.executable, TOOLS / "failed_tests.py", *reports], capture_output=True, text=True, check=False)
-        return run.returncode, report.returncode, report.stdout
+        return run, again, report.returncode, report.stdout
+
+    def script(self, *arguments):
+        words = [*arguments, self.build] if arguments == ("--again",) else [self.build, *arguments]
+        return subprocess.run([sys.executable, TOOLS / "run_tests.py", *words], env=self.environment, capture_output=True,
+                              check=False).returncode
 
     def calls(self):
         return (self.build / "calls").read_text().splitlines()
 
     def test_what_passes_is_run_once_by_its_labels(self):
-        self.assertEqual(self.run_tests(), (0, 0, ""))
+        self.assertEqual(self.run_tests(), (0, None, 0, ""))
         self.assertEqual(len(self.calls()), 1)
         self.assertIn("--no-tests=error -L unit|s3 -j 2", self.calls()[0])
 
     def test_a_flaky_test_is_repeated_counted_and_no_failure(self):
-        status, reported, said = self.run_tests("one two")
-        self.assertEqual((status, reported), (0, 0))
+        status, again, reported, said = self.run_tests("one two")
+        self.assertEqual((bool(status), again, reported), (True, 0, 0))
         self.assertIn("--rerun-failed", self.calls()[1])
         self.assertNotIn("-j", self.calls()[1].split(), "alone")
         self.assertIn("flaky: one", said)
         self.assertTrue(said.endswith("0 failed, 2 flaky\n"), said)
 
     def test_what_fails_again_has_failed(self):
-        status, reported, said = self.run_tests("one two", "two")
-        self.assertNotEqual(status, 0)
+        _, again, reported, said = self.run_tests("one two", "two")
+        self.assertNotEqual(again, 0)
         self.assertEqual(reported, 1)
         self.assertTrue(said.endswith("failed: two (build)\n1 failed, 1 flaky\n"), said)
 
     def test_more_than_three_failures_are_not_repeated(self):
-        status, reported, _ = self.run_tests("one two three four")
-        self.assertEqual((status, reported, len(self.calls())), (1, 1, 1))
+        status, again, reported, _ = self.run_tests("one two three four")
+        self.assertEqual((bool(status), again, reported, len(self.calls())), (True, 1, 1, 1))
 
 
 if __name__ == "__main__":
