@@ -1,6 +1,6 @@
 // SHA-256 of a body that arrives in pieces, alone or with its MD5: a PUT with a signed payload needs both. Each step of
 // MD5 waits for the one before, so a core that computes it alone is mostly idle; where the processor has instructions
-// for SHA-256, the two in one pass take as long as MD5 alone (`verbena_micro_bench --benchmark_filter=sha256_and_md5`).
+// for SHA-256, the two in one pass take as long as MD5 alone (`micro_bench --benchmark_filter=sha256_and_md5`).
 #pragma once
 
 #include <array>

@@ -248,12 +248,15 @@ TEST_F(CommitTest, WhatComesWhileDataIsSyncedSharesTheSyncOfTheLog) {
 }
 
 TEST_F(CommitTest, DataThatJoinsAGroupIsDurableWithIt) {
+  t_.close();
+  t_.options.volume_size_max = 1 * MiB;  // so that the second is in another volume than the first
+  t_.open();
   fs_.hold_syncs(volume_folder);
-  auto first = put_elsewhere("sync", "first", pattern(100'000, 1));
+  auto first = put_elsewhere("sync", "first", pattern(600'000, 1));
   fs_.wait_for_held_sync();
-  fs_.fail_at(0, Fault::none);  // counts from here on
-  auto second = put_elsewhere("sync", "second", pattern(150'000, 2));
-  while (fs_.operations() == 0) std::this_thread::sleep_for(1ms);
+  const uint64_t before = fs_.used_bytes();
+  auto second = put_elsewhere("sync", "second", pattern(600'000, 2));
+  while (fs_.used_bytes() < before + 600'000) std::this_thread::sleep_for(1ms);
   std::this_thread::sleep_for(20ms);  // for its change to be queued; if it is late, it has a group of its own
   fs_.release_syncs();
   ASSERT_TRUE(first.get());
@@ -262,8 +265,8 @@ TEST_F(CommitTest, DataThatJoinsAGroupIsDurableWithIt) {
   t_.close();
   fs_.crash(FaultyFileSystem::Loss::unsynced, 1);
   t_.open();
-  EXPECT_TRUE(*t_.get("sync", "first") == pattern(100'000, 1));
-  EXPECT_TRUE(*t_.get("sync", "second") == pattern(150'000, 2));
+  EXPECT_TRUE(*t_.get("sync", "first") == pattern(600'000, 1));
+  EXPECT_TRUE(*t_.get("sync", "second") == pattern(600'000, 2));
 }
 
 TEST_F(CommitTest, NothingOfASeriesIsShownBeforeTheSyncOfAll) {
