@@ -43,6 +43,7 @@ class PoliteSpin {
 constexpr auto eager_for = 2us;  // after the last progress
 constexpr auto stay_max = 20us;  // sockets and timers wait meanwhile
 constexpr unsigned vain_max = 3, eager_again_every = 256;
+constexpr auto talk_for = 1ms;  // so long after a message, the end of a disk's transfer is part of an answer to it
 
 // Polls between the socket events of this thread's loop. io_.poll() goes on for as long as any socket has events, so
 // the socket code counts the events that it serves.
@@ -101,7 +102,12 @@ size_t Core::poll_all() {
   const Looking looking;
   size_t progress = 0;
   for (size_t i = 0; i < pollables_.size(); ++i) {
-    if (pollables_[i] != nullptr) progress += pollables_[i]->poll();
+    Pollable* const pollable = pollables_[i];
+    if (pollable == nullptr) continue;
+    const bool messages = pollable->brings_messages();  // it may be gone after poll()
+    const size_t made = pollable->poll();
+    progress += made;
+    if (messages) messages_ += made;
   }
   std::erase(pollables_, nullptr);
   return progress;
@@ -152,19 +158,23 @@ void Core::run() {
   }
   auto guard = boost::asio::make_work_guard(io_);
   auto last_progress = SteadyClock::now();
-  Deadline last_polled{};  // progress of a pollable
+  Deadline last_polled{};   // progress of a pollable, after which it pays to poll on
+  Deadline last_message{};  // progress of one that brings messages
   PoliteSpin spin;
   bool eager = false;  // the last progress was made by a pollable
   Looks looks{.look = [this] { return armed_ ? 0 : poll_all(); }};
   looks_of_this_thread = &looks;
   while (!stopping_.load(std::memory_order_relaxed)) {
     size_t polled = 0;
+    const uint64_t messages_before = messages_;
     const bool posted = !pollables_.empty();
     // Inside the loop's own context, so that a coroutine started by a message may run at once.
     if (posted) boost::asio::post(io_, [&] { polled = eager ? poll_eagerly() : poll_all(); });
     const size_t handled = io_.poll() - (posted ? 1 : 0);
     polled += std::exchange(looks.progress, 0);
     const auto now = SteadyClock::now();
+    if (messages_ != messages_before) last_message = now;
+    if (now - last_message > talk_for) polled = 0;  // of a disk that works for clients of sockets
     if (handled + polled != 0) {
       eager = polled != 0;
       last_progress = now;

@@ -26,6 +26,9 @@ class Pollable {
   virtual bool arm() = 0;
   // Called when the loop has woken up.
   virtual void disarm() = 0;
+  // Whether progress says that a client will soon have more: then the loop polls on for a while before it sleeps. The
+  // end of a transfer to or from a disk says no such thing.
+  virtual bool brings_messages() const { return true; }
 };
 
 class Core {
@@ -59,8 +62,9 @@ class Core {
   Options options_;
   boost::asio::io_context io_;
   std::vector<Pollable*> pollables_;
-  bool armed_ = false;  // all pollables, for a sleep
-  unsigned vain_ = 0;   // consecutive eager polls without progress
+  uint64_t messages_ = 0;  // progress of pollables that bring messages, so far
+  bool armed_ = false;     // all pollables, for a sleep
+  unsigned vain_ = 0;      // consecutive eager polls without progress
   std::atomic<bool> stopping_{false};
 };
 

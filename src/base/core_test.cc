@@ -52,6 +52,35 @@ class IdlePollable : public Pollable {
   int polls = 0;
 };
 
+class DiskPollable : public IdlePollable {
+ public:
+  explicit DiskPollable(Core& core) : core_(core) {}
+  size_t poll() override {
+    if (++polls > 10'000) core_.stop();
+    return polls == 1 ? 1 : 0;
+  }
+  bool arm() override {
+    ++arms;
+    core_.stop();
+    return true;
+  }
+  bool brings_messages() const override { return false; }
+  int arms = 0;
+
+ private:
+  Core& core_;
+};
+
+TEST(Core, TheEndOfADisksTransferIsNoReasonToPollOn) {
+  Core core({.spin_for = std::chrono::hours(1)});
+  DiskPollable pollable(core);
+  core.add(&pollable);
+  core.run();
+  EXPECT_EQ(pollable.arms, 1);
+  EXPECT_LT(pollable.polls, 10);
+  core.remove(&pollable);
+}
+
 // Each event makes its successor ready, like sockets in a flood.
 void serve_events(Core& core, int left) {
   note_socket_event();

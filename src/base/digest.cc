@@ -13,6 +13,7 @@
 
 #include "base/checksum.h"
 #include "base/hmac.h"
+#include "base/sha256_blocks.h"
 #include "base/siphash.h"
 #include "base/xxh.h"
 
@@ -216,6 +217,14 @@ Sha256 finish_sha256(SHA256_CTX& context, Bytes data) {
 }
 
 }  // namespace
+
+void add_sha256_blocks(std::array<uint32_t, 8>& state, const std::byte* from, size_t blocks) {
+  SHA256_CTX context;
+  SHA256_Init(&context);
+  std::ranges::copy(state, context.h);
+  SHA256_Update(&context, from, blocks * SHA256_CBLOCK);
+  std::ranges::copy(context.h, state.begin());
+}
 
 Sha256 sha256_of(Bytes data) {
   SHA256_CTX context;  // not SHA256(), which asks EVP for an implementation each time

@@ -222,8 +222,10 @@ bool IoRing::arm() {
   io_uring_cq_eventfd_toggle(&ring_, true);
   // Otherwise the check below could run before the kernel sees the switch, and the kernel's check before this one.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // The kernel does not signal completions from before the eventfd was on: this checks for them.
-  return io_uring_cq_ready(&ring_) == 0;
+  // The kernel does not signal completions from before the eventfd was on. They are collected at once, instead of after
+  // the short sleep of a loop that could not be armed.
+  if (io_uring_cq_ready(&ring_) != 0) asio::post(loop_, [this] { finish_some(); });
+  return true;
 }
 
 // An awake core polls for completions and needs no signal from the kernel.

@@ -66,6 +66,7 @@ class IoRing final : public Pollable {
   bool busy() const override { return false; }  // the eventfd wakes
   bool arm() override;
   void disarm() override;
+  bool brings_messages() const override { return false; }
 
  private:
   struct Transfer {

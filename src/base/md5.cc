@@ -5,49 +5,13 @@
 #include <cstring>
 #include <vector>
 
+#include "base/md5_steps.h"
 #include "base/processor.h"
 
 namespace verbena {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are read as they lie");
-
-// floor(2^32 * abs(sin(i + 1))), from the RFC.
-constexpr uint32_t sines[64] = {
-    0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501,
-    0x698098d8, 0x8b44f7af, 0xffff5bb1, 0x895cd7be, 0x6b901122, 0xfd987193, 0xa679438e, 0x49b40821,
-    0xf61e2562, 0xc040b340, 0x265e5a51, 0xe9b6c7aa, 0xd62f105d, 0x02441453, 0xd8a1e681, 0xe7d3fbc8,
-    0x21e1cde6, 0xc33707d6, 0xf4d50d87, 0x455a14ed, 0xa9e3e905, 0xfcefa3f8, 0x676f02d9, 0x8d2a4c8a,
-    0xfffa3942, 0x8771f681, 0x6d9d6122, 0xfde5380c, 0xa4beea44, 0x4bdecfa9, 0xf6bb4b60, 0xbebfbc70,
-    0x289b7ec6, 0xeaa127fa, 0xd4ef3085, 0x04881d05, 0xd9d4d039, 0xe6db99e5, 0x1fa27cf8, 0xc4ac5665,
-    0xf4292244, 0x432aff97, 0xab9423a7, 0xfc93a039, 0x655b59c3, 0x8f0ccc92, 0xffeff47d, 0x85845dd1,
-    0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb, 0xeb86d391,
-};
-
-// The 64 steps over the words w of a block, for numbers and for vectors of them alike. Macros, because a function
-// would not be compiled for the vector unit that its caller is compiled for.
-#define MD5_F(x, y, z) (z ^ (x & (y ^ z)))
-#define MD5_G(x, y, z) (y ^ (z & (x ^ y)))
-#define MD5_H(x, y, z) (x ^ y ^ z)
-#define MD5_I(x, y, z) (y ^ (x | ~z))
-#define MD5_STEP(mix, a, b, c, d, i, word, turn) \
-  a += mix(b, c, d) + w[(word) % 16] + sines[i]; \
-  a = ((a << (turn)) | (a >> (32 - (turn)))) + b;
-#define MD5_FOUR(mix, i, by, from, t0, t1, t2, t3)                  \
-  MD5_STEP(mix, a, b, c, d, (i), (by) * (i) + (from), t0)           \
-  MD5_STEP(mix, d, a, b, c, (i) + 1, (by) * ((i) + 1) + (from), t1) \
-  MD5_STEP(mix, c, d, a, b, (i) + 2, (by) * ((i) + 2) + (from), t2) \
-  MD5_STEP(mix, b, c, d, a, (i) + 3, (by) * ((i) + 3) + (from), t3)
-#define MD5_ROUND(mix, i, by, from, t0, t1, t2, t3) \
-  MD5_FOUR(mix, (i), by, from, t0, t1, t2, t3)      \
-  MD5_FOUR(mix, (i) + 4, by, from, t0, t1, t2, t3)  \
-  MD5_FOUR(mix, (i) + 8, by, from, t0, t1, t2, t3)  \
-  MD5_FOUR(mix, (i) + 12, by, from, t0, t1, t2, t3)
-#define MD5_BLOCK                           \
-  MD5_ROUND(MD5_F, 0, 1, 0, 7, 12, 17, 22)  \
-  MD5_ROUND(MD5_G, 16, 5, 1, 5, 9, 14, 20)  \
-  MD5_ROUND(MD5_H, 32, 3, 5, 4, 11, 16, 23) \
-  MD5_ROUND(MD5_I, 48, 7, 0, 6, 10, 15, 21)
 
 using State = std::array<uint32_t, 4>;
 
@@ -57,7 +21,7 @@ void add_blocks(State& state, const std::byte* from, size_t blocks) {
     uint32_t w[16];
     std::memcpy(w, from, sizeof w);
     const State before{a, b, c, d};
-    MD5_BLOCK
+    MD5_BLOCK(MD5_FOUR_G_ALONE)
     a += before[0], b += before[1], c += before[2], d += before[3];
   }
   state = {a, b, c, d};
@@ -90,7 +54,7 @@ void add_blocks_of_4(State* const* states, const std::byte* const* from, size_t 
       for (int lane = 0; lane < 4; ++lane) std::memcpy(&r[lane], from[lane] + at + q * 4, 16);
       MD5_TRANSPOSE_4(r, w, q)
     }
-    MD5_BLOCK
+    MD5_BLOCK(MD5_FOUR_G_LANES)
     a += s[0], b += s[1], c += s[2], d += s[3];
     s[0] = a, s[1] = b, s[2] = c, s[3] = d;
   }
@@ -131,7 +95,7 @@ void add_blocks_of_4(State* const* states, const std::byte* const* from, size_t 
         }                                                                                                  \
         MD5_TRANSPOSE_8(r, w, q)                                                                           \
       }                                                                                                    \
-      MD5_BLOCK                                                                                            \
+      MD5_BLOCK(MD5_FOUR_G_LANES)                                                                          \
       a += s[0], b += s[1], c += s[2], d += s[3];                                                          \
       s[0] = a, s[1] = b, s[2] = c, s[3] = d;                                                              \
     }                                                                                                      \
@@ -176,11 +140,11 @@ class Md5Lanes {
     std::vector<Body> running;
     for (;;) {
       while (running.size() < lanes_ && next < waiting_.size()) running.push_back(waiting_[next++]);
-      if (running.size() < 2) break;
+      if (running.size() < worthwhile) break;
       turn(running);
       std::erase_if(running, [](const Body& body) { return body.blocks == 0; });
     }
-    if (!running.empty()) add_blocks(*running[0].state, running[0].from, running[0].blocks);
+    for (const Body& body : running) add_blocks(*body.state, body.from, body.blocks);
   }
 
  private:
@@ -206,6 +170,9 @@ class Md5Lanes {
       body.blocks -= blocks;
     }
   }
+
+  // Fewer bodies are quicker one after the other: a step for all lanes takes more than twice as long as one alone.
+  static constexpr size_t worthwhile = 3;
 
   const size_t lanes_;
   const SideBySide add_blocks_;

@@ -32,6 +32,7 @@ class Md5 {
 
  private:
   friend class Md5Lanes;
+  friend class RunningSha256;         // adds blocks to both (running_sha256.h)
   Bytes complete_block(Bytes bytes);  // returns the remaining bytes
   void keep(Bytes rest);              // less than a block, nothing kept before
 

@@ -194,5 +194,19 @@ TEST(Sha256Source, AReaderOfExactlyTheSizeHearsOfAMismatch) {
   EXPECT_EQ(out, "");
 }
 
+TEST(Sha256Source, HashesAlongWhatItReturns) {
+  const std::string body(100'001, 'y');
+  for (size_t step : {1000, 4096, 200'000}) {
+    std::string out;
+    memory::TextSource wire(body);
+    Sha256Source source(wire, sha256_of(as_bytes(body)));
+    Md5 along, alone;
+    source.hash_along(along);
+    EXPECT_EQ(drain(source, step, out), Errc::ok);
+    alone.update(as_bytes(body));
+    EXPECT_EQ(along.finish(), alone.finish()) << step;
+  }
+}
+
 }  // namespace
 }  // namespace verbena::http

@@ -2,8 +2,7 @@
 
 namespace verbena::http {
 
-Sha256Source::Sha256Source(memory::Source& wire, const Sha256& expected)
-    : wire_(wire), expected_(expected), digest_(Algorithm::sha256) {}
+Sha256Source::Sha256Source(memory::Source& wire, const Sha256& expected) : wire_(wire), expected_(expected) {}
 
 Task<Result<size_t>> Sha256Source::read(MutableBytes into) {
   if (error_) co_return std::unexpected(*error_);
@@ -13,11 +12,12 @@ Task<Result<size_t>> Sha256Source::read(MutableBytes into) {
     error_ = n.error();
     co_return std::unexpected(*error_);
   }
-  digest_.update(Bytes(into).first(*n));
+  const Bytes bytes = Bytes(into).first(*n);
+  md5_ != nullptr ? digest_.update_with(*md5_, bytes) : digest_.update(bytes);
   read_ += *n;
   // A reader that knows the size may never read again: the last byte must report a mismatch.
   ended_ = *n < into.size() || read_ == wire_.size();
-  if (ended_ && digest_.finish() != as_text(expected_)) {
+  if (ended_ && digest_.finish() != expected_) {
     error_ = Error{Errc::content_sha256_mismatch, 0, "the body does not have the SHA-256 that was signed"};
     co_return std::unexpected(*error_);
   }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/blocking.h"
+#include "memory/hashes_along.h"
 
 namespace verbena::s3 {
 namespace {
@@ -73,9 +74,16 @@ bool BodyDigests::wants(Algorithm algorithm) const {
   return std::ranges::any_of(running_, [&](const Digest& digest) { return digest.algorithm() == algorithm; });
 }
 
+void BodyDigests::leave_md5_to(memory::Source& body) {
+  auto* const hashes = dynamic_cast<memory::HashesAlong*>(&body);
+  if (!running_md5_ || hashes == nullptr) return;
+  hashes->hash_along(*running_md5_);
+  md5_is_left_ = true;
+}
+
 void BodyDigests::update(Bytes bytes) {
   update_all_but_md5(bytes);
-  if (running_md5_) running_md5_->update(bytes);
+  if (running_md5_ && !md5_is_left_) running_md5_->update(bytes);
 }
 
 void BodyDigests::update_all_but_md5(Bytes bytes) {

@@ -11,7 +11,7 @@
 #include "base/checksum.h"
 #include "base/md5.h"
 #include "base/task.h"
-#include "memory/arena.h"
+#include "memory/stream.h"
 #include "store/store.h"
 
 namespace verbena::s3 {
@@ -21,6 +21,9 @@ class BodyDigests {
   void want(Algorithm algorithm);  // among the checksums; before the first byte; may be repeated
   void want_md5();                 // for an entity tag or Content-MD5: not among the checksums
   bool wants(Algorithm algorithm) const;
+  // Before the first byte: where the source hashes its bytes anyway, it computes the MD5, too. The digests must then
+  // stay in their place.
+  void leave_md5_to(memory::Source& body);
   void update(Bytes bytes);
   // Ends all digests.
   void finish();
@@ -35,6 +38,7 @@ class BodyDigests {
   std::vector<Digest> running_;
   std::optional<Md5> running_md5_;
   bool md5_is_checksum_ = false;
+  bool md5_is_left_ = false;  // to the source
   std::string md5_;
   std::vector<store::Checksum> checksums_;
 };

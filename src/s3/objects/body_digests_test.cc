@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/hex.h"
+#include "memory/hashes_along.h"
 
 namespace verbena::s3 {
 namespace {
@@ -34,6 +35,31 @@ Task<void> digest_in_pieces(std::shared_ptr<DigestsAside> aside, Bytes body, siz
   }
   co_await aside->done();
   aside->digests.finish();
+}
+
+class HashingSource final : public memory::Source, public memory::HashesAlong {
+ public:
+  std::optional<uint64_t> size() const override { return std::nullopt; }
+  Task<Result<size_t>> read(MutableBytes) override { co_return 0; }
+  void hash_along(Md5& md5) override { asked = &md5; }
+  Md5* asked = nullptr;
+};
+
+TEST(BodyDigests, ASourceThatHashesIsLeftTheMd5AndNothingElse) {
+  const auto body = body_of(1, 10'000);
+  HashingSource source;
+  BodyDigests digests;
+  digests.want(Algorithm::crc64nvme);
+  digests.leave_md5_to(source);
+  EXPECT_EQ(source.asked, nullptr) << "nobody wants one";
+  digests.want_md5();
+  digests.leave_md5_to(source);
+  ASSERT_NE(source.asked, nullptr);
+  source.asked->update(body);
+  digests.update(body);
+  digests.finish();
+  EXPECT_EQ(digests.md5(), digest_of(Algorithm::md5, body));
+  EXPECT_EQ(digests.checksums().front().value, digest_of(Algorithm::crc64nvme, body));
 }
 
 // More bodies than a vector unit has lanes, and than there are helpers: some with MD5, some without.

@@ -124,6 +124,8 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Call& call, store
   std::shared_ptr<DigestsAside> aside;
   if (digests.wants(Algorithm::md5) && size.value_or(DigestsAside::body_size_min) >= DigestsAside::body_size_min) {
     aside = DigestsAside::make(std::move(digests), co_await boost::asio::this_coro::executor);
+  } else {
+    digests.leave_md5_to(body);
   }
   for (bool end = false; !end;) {
     if (size && info.size == *size) {

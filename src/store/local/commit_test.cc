@@ -233,6 +233,42 @@ TEST_F(CommitTest, ManyThatFollowEachOtherShareOneSyncOfTheLog) {
   series.expect_what_was_told();
 }
 
+TEST_F(CommitTest, WhatComesWhileDataIsSyncedSharesTheSyncOfTheLog) {
+  fs_.hold_syncs(volume_folder);
+  auto large = put_elsewhere("sync", "large", pattern(100'000, 1));
+  fs_.wait_for_held_sync();
+  const uint64_t before = fs_.syncs(index_folder);
+  Series small(t_);
+  small.begin(1);
+  fs_.release_syncs();
+  small.wait();
+  EXPECT_TRUE(large.get());
+  EXPECT_EQ(small.stored(), 1u);
+  EXPECT_EQ(fs_.syncs(index_folder) - before, 1u);
+}
+
+TEST_F(CommitTest, DataThatJoinsAGroupIsDurableWithIt) {
+  t_.close();
+  t_.options.volume_size_max = 1 * MiB;  // so that the second is in another volume than the first
+  t_.open();
+  fs_.hold_syncs(volume_folder);
+  auto first = put_elsewhere("sync", "first", pattern(600'000, 1));
+  fs_.wait_for_held_sync();
+  const uint64_t before = fs_.used_bytes();
+  auto second = put_elsewhere("sync", "second", pattern(600'000, 2));
+  while (fs_.used_bytes() < before + 600'000) std::this_thread::sleep_for(1ms);
+  std::this_thread::sleep_for(20ms);  // for its change to be queued; if it is late, it has a group of its own
+  fs_.release_syncs();
+  ASSERT_TRUE(first.get());
+  ASSERT_TRUE(second.get());
+  fs_.fail_at(0, Fault::crash);  // else closing would sync the rest
+  t_.close();
+  fs_.crash(FaultyFileSystem::Loss::unsynced, 1);
+  t_.open();
+  EXPECT_TRUE(*t_.get("sync", "first") == pattern(600'000, 1));
+  EXPECT_TRUE(*t_.get("sync", "second") == pattern(600'000, 2));
+}
+
 TEST_F(CommitTest, NothingOfASeriesIsShownBeforeTheSyncOfAll) {
   fs_.hold_syncs(index_folder);
   Series series(t_);

@@ -156,6 +156,7 @@ bool Committer::choose(CommitQueue& queue, Group& group) {
     }
     queue.waiting.pop_front();
   }
+  for (size_t i = before; i < group.members.size(); ++i) waits().observe_since(group.members[i].queued);
   if (!passed.empty()) group.open = false;
   std::move(passed.rbegin(), passed.rend(), std::front_inserter(queue.waiting));
   return group.members.size() != before;
@@ -166,6 +167,18 @@ namespace {
 bool has_data(const Mutation& mutation) { return !mutation.runs.empty(); }
 
 }  // namespace
+
+// The data of the members from `from` on has been synced. What came meanwhile joins them, if its data is synced too:
+// that is one more sync of volumes before the index is written, instead of a write and a sync of the log of its own
+// after this one's. On average nobody waits longer, as long as those that join are not much fewer than those that wait
+// for them. Once for a group, so that its first members are answered in the end.
+bool Committer::join(CommitQueue& queue, Group& group, size_t from) {
+  const std::lock_guard lock(queue.mutex);
+  const bool whole = from == 0 && !group.open && !queue.more_follow;
+  const size_t most = std::min(queue.waiting.size(), options_.group_max - group.members.size());
+  if (!queue.durable || !whole || queue.stopping || 2 * most < group.members.size()) return false;
+  return std::ranges::any_of(group.members, has_data, &Pending::mutation) && choose(queue, group);
+}
 
 std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
   Group group(*this);
@@ -179,9 +192,10 @@ std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
                                &Pending::mutation) &&
            take(queue, group)) {
     }
+    const size_t first = group.members.size() - from;
+    sync_data(queue, Members(group.members).subspan(from));
+    if (join(queue, group, from)) sync_data(queue, Members(group.members).subspan(from + first));
     const Members members = Members(group.members).subspan(from);
-    for (const Pending& pending : members) waits().observe_since(pending.queued);
-    sync_data(queue, members);
     refuse_without_space(members);
     lock.lock();
     write_piece(queue, group, from);
@@ -203,28 +217,31 @@ void Committer::let_go(Mutation& mutation) {
 // long, or that answers wait for the destruction of other members' closures.
 void Committer::answer(std::vector<Pending> members) {
   constexpr size_t together_max = 32;
-  struct Answers {
-    std::vector<std::pair<Committed, Result<void>>> all;
-    Handoff given;
+  using Answers = std::vector<std::pair<Committed, Result<void>>>;
+  struct Waiters {
+    boost::asio::any_io_executor executor;
+    Answers answers{};
+    void answer() {
+      if (answers.empty()) return;
+      boost::asio::post(executor, [all = std::exchange(answers, {}), given = Handoff()]() mutable {
+        given.taken();
+        for (auto& [done, outcome] : all) done(std::move(outcome));
+      });
+    }
   };
-  for (size_t i = 0; i < members.size();) {
-    if (!members[i].executor) {
-      let_go(members[i].mutation);
-      members[i].done(members[i].outcome);
-      ++i;
+  std::vector<Waiters> waiting;  // by executor
+  for (Pending& member : members) {
+    let_go(member.mutation);
+    if (!member.executor) {
+      member.done(member.outcome);
       continue;
     }
-    Answers answers;
-    const auto executor = members[i].executor;
-    for (; i < members.size() && members[i].executor == executor && answers.all.size() < together_max; ++i) {
-      let_go(members[i].mutation);
-      answers.all.emplace_back(std::move(members[i].done), std::move(members[i].outcome));
-    }
-    boost::asio::post(executor, [answers = std::move(answers)]() mutable {
-      answers.given.taken();
-      for (auto& [done, outcome] : answers.all) done(std::move(outcome));
-    });
+    auto same = std::ranges::find(waiting, member.executor, &Waiters::executor);
+    if (same == waiting.end()) same = waiting.insert(same, Waiters{member.executor});
+    same->answers.emplace_back(std::move(member.done), std::move(member.outcome));
+    if (same->answers.size() == together_max) same->answer();
   }
+  for (Waiters& waiters : waiting) waiters.answer();
 }
 
 // Moves members whose bucket changed its durability. A bucket that became durable gets its promise at once. The keys of

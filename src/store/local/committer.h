@@ -1,6 +1,6 @@
 // Group commit, and the one place where the index changes. Mutations wait in a queue; its thread takes all that wait,
-// makes their data durable with one fdatasync per volume, evaluates each one's conditions in order against the index
-// and against those before it, writes one batch with one log sync, and answers all.
+// makes their data durable with an fdatasync per volume (and once more that of what came meanwhile), evaluates each
+// one's conditions in order against the index and those before it, writes one batch with one log sync, answers all.
 //
 // If a mutation says that more follow, its group is written piece by piece as they arrive, with one log sync at the
 // end. Until then Visible::durable shows a snapshot from before the first piece.
@@ -116,6 +116,7 @@ class Committer {
   std::vector<Pending> process(CommitQueue& queue);
   bool take(CommitQueue& queue, Group& group);
   bool choose(CommitQueue& queue, Group& group);
+  bool join(CommitQueue& queue, Group& group, size_t from);
   static void sync_data(const CommitQueue& queue, Members members);
   void refuse_without_space(Members members);
   void requeue_moved(Group& group);

@@ -67,9 +67,13 @@ class Garbage {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr auto write_behind_every = std::chrono::seconds(1);
+  // After collecting blobs the thread rests so long, unless many wait: blobs that commits replace one group after the
+  // other are collected together, with one wake of the thread and one batch for all.
+  static constexpr auto rest_for = std::chrono::milliseconds(10);
   bool has_work_locked() const { return !dead_.empty() || !runs_.empty() || !removed_.empty(); }
   bool is_awaited_locked() const { return drains_ != 0 && (!dying_.empty() || cooling_.waits() || !to_load_.empty()); }
   void loop();
+  void rest_locked(std::unique_lock<std::mutex>& lock);
   void try_again_locked();
   void write_behind();
   void reclaim_now(std::vector<Run>& runs);
@@ -120,6 +124,7 @@ class Garbage {
   Clock::time_point load_at_{};
   bool behind_failed_ = false;
   bool working_ = false, stopping_ = false, stopped_ = false;
+  bool rests_ = false;  // dead blobs do not wake the thread
   std::thread thread_;
 };
 

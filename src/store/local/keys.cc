@@ -25,7 +25,6 @@ std::optional<uint64_t> parse_removed_bucket(std::string_view key) {
 
 std::string usage(uint64_t bucket) { return tagged('u', bucket); }
 
-std::string segment_prefix(uint64_t blob) { return number(blob); }
 std::string segment(uint64_t blob, uint32_t n) {
   std::string key = number(blob);
   append_number(key, n, 4);

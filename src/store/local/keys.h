@@ -44,7 +44,6 @@ std::optional<uint64_t> parse_removed_bucket(std::string_view key);
 std::string usage(uint64_t bucket);  // its contents in numbers (store/logic/usage.h); no row: not counted yet
 
 // segments, extents, in_index
-std::string segment_prefix(uint64_t blob);
 std::string segment(uint64_t blob, uint32_t number);
 std::optional<std::pair<uint64_t, uint32_t>> parse_segment(std::string_view key);  // blob, number
 std::string extent_prefix(uint64_t volume);

@@ -37,6 +37,30 @@ TEST(Space, ADeletePunchesItsHoleAndADeadVolumeIsUnlinked) {
   EXPECT_EQ(t.store->usage()->volumes, 0u);
 }
 
+// One row of the index describes 64 MiB.
+TEST(Space, WhatManyRowsDescribeIsFreedWhole) {
+  FaultyFileSystem fs;
+  TestStore t(&fs);
+  t.options.volume_size_max = 1 * GiB;
+  t.open();
+  t.make_bucket("b");
+  for (const uint64_t size : {segment_size, segment_size + 1, 2 * segment_size}) {
+    auto writer = t.run(t.store->create("b", "k", size));
+    ASSERT_TRUE(writer);
+    const std::string piece = pattern(8 * MiB, size);
+    for (uint64_t left = size; left != 0; left -= std::min<uint64_t>(left, piece.size())) {
+      ASSERT_TRUE(t.append(**writer, piece.substr(0, left)));
+    }
+    ObjectInfo info;
+    info.size = size;
+    ASSERT_TRUE(t.run((*writer)->commit(std::move(info), {})));
+    EXPECT_EQ(t.live_bytes(), align_up(size));
+    ASSERT_TRUE(t.remove("b", "k"));
+    EXPECT_EQ(t.live_bytes(), 0u) << size;
+  }
+  t.expect_no_leak();
+}
+
 // Each announced 64 MiB, sent one and stopped: 6.4 GB were taken from all others.
 TEST(Space, UploadsThatPromiseMuchAndSendLittleHoldLittle) {
   FaultyFileSystem fs;
