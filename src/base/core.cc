@@ -1,7 +1,6 @@
 #include "base/core.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
@@ -10,35 +9,13 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/polite_spin.h"
 #include "base/socket_events.h"
 
 namespace verbena {
 namespace {
 
 using namespace std::chrono_literals;
-
-// Spinning yields, since the client that we wait for may need this core. If processes with work of their own want it
-// too, a yield costs whole time slices (seen: 20 ms a request under a compiler's load), while a sleeping thread is
-// woken at once. So a yield that returns late suspends spinning, each time for longer.
-class PoliteSpin {
- public:
-  bool allowed(Deadline now) const { return now >= again_at_; }
-  void yield(Deadline now) {
-    sched_yield();
-    const auto back = SteadyClock::now();
-    if (back - now > late) {
-      pause_ = std::clamp<std::chrono::nanoseconds>(pause_ * 2, pause_min, pause_max);
-      again_at_ = back + pause_;
-    } else if (back - again_at_ > pause_) {
-      pause_ = 0ns;
-    }
-  }
-
- private:
-  static constexpr auto late = 1ms, pause_min = 20ms, pause_max = 1000ms;
-  std::chrono::nanoseconds pause_{0};
-  Deadline again_at_{};
-};
 
 constexpr auto eager_for = 2us;  // after the last progress
 constexpr auto stay_max = 20us;  // sockets and timers wait meanwhile

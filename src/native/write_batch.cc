@@ -202,7 +202,10 @@ Task<void> WriteBatch::fetch(Shared shared, Run run) {
     const uint64_t size = item.place.size;
     if (here) {
       const bool more_follow = &item != &run.items.back() || (batch.reader_->left() != 0 && batch.may_begin());
-      batch.write_fetched(shared, item, Bytes(lease->bytes()).subspan(at, size), more_follow);
+      const Bytes bytes = Bytes(lease->bytes()).subspan(at, size);
+      // Alone in the run, it keeps the memory that it was fetched into.
+      auto own = run.items.size() == 1 ? std::optional(std::move(*lease)) : batch.copied(bytes);
+      batch.write_fetched(shared, item, own ? &*own : nullptr, more_follow);
     } else {
       batch.write_alone(shared,
                         item);  // a failure affects only this item; put_object() checks that the key still exists
@@ -211,22 +214,29 @@ Task<void> WriteBatch::fetch(Shared shared, Run run) {
   }
 }
 
-// The key may have been removed while the bytes were fetched.
-void WriteBatch::write_fetched(const Shared& shared, Fetched& item, Bytes bytes, bool more_follow) {
+// A copy in memory of its own, if memory is free now.
+std::optional<memory::Lease> WriteBatch::copied(Bytes bytes) const {
+  auto lease = lease_now(bytes.size());
+  if (lease) copy_bytes(lease->data(), bytes);
+  return lease;
+}
+
+// The key may have been removed while the bytes were fetched. `fetched`: its bytes, at the beginning; null: there was
+// no memory for them.
+void WriteBatch::write_fetched(const Shared& shared, Fetched& item, memory::Lease* fetched, bool more_follow) {
+  const uint64_t size = item.place.size;
   if (!still_allowed()) {
-    return stored(item.index, fail(Errc::access_denied, "native: the session's key"), item.bucket, item.key,
-                  bytes.size());
+    return stored(item.index, fail(Errc::access_denied, "native: the session's key"), item.bucket, item.key, size);
   }
-  if (auto lease = lease_now(bytes.size())) {
-    copy_bytes(lease->data(), bytes);
-    const Bytes kept = lease->bytes();
+  if (fetched != nullptr) {
+    const Bytes bytes = fetched->bytes().first(size);
     s3::PutNow put{.bucket = item.bucket,
                    .key = item.key,
                    .headers = item.headers,
                    .expected = item.expected,
-                   .bytes = {std::move(*lease), kept},
+                   .bytes = {std::move(*fetched), bytes},
                    .more_follow = more_follow};
-    if (store_now(shared, item.index, put, bytes.size()) != s3::PutNowOutcome::wait) return;
+    if (store_now(shared, item.index, put, size) != s3::PutNowOutcome::wait) return;
   }
   write_alone(shared, item);
 }

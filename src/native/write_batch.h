@@ -76,7 +76,8 @@ class WriteBatch {
   void join_run(const Shared& shared, size_t index);
   void fetch_run(const Shared& shared);
   static Task<void> fetch(Shared shared, Run run);
-  void write_fetched(const Shared& shared, Fetched& item, Bytes bytes, bool more_follow);
+  std::optional<memory::Lease> copied(Bytes bytes) const;
+  void write_fetched(const Shared& shared, Fetched& item, memory::Lease* fetched, bool more_follow);
   void write_alone(const Shared& shared, Fetched& item);
   std::optional<memory::Lease> lease_now(size_t size) const;
   std::optional<memory::Chunk> bytes_at_hand();

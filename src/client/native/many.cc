@@ -18,8 +18,11 @@ constexpr size_t in_flight_max = 4;  // messages of one batch on one stream: the
 // read. Writes share a sync of the log if they come together.
 constexpr size_t half_min = 64;
 // A batch in order is one message after the other on each stream: messages that are served together share the
-// connection, and the last items would come as early as the first. The next one is sent when so many are left.
-constexpr size_t left_of_ordered = 16;
+// connection, and the last items would come as early as the first. The next one is sent when half of the bytes are
+// left, or so many. The first is small, and each has twice the bytes of the one before: what a server has been asked
+// for it sends as fast as the connection's buffers take it, and on a host that it shares with the client it does so
+// instead of the client's work on what came first.
+constexpr uint64_t left_of_ordered = 1 * MiB, first_of_ordered = 512 * KiB;
 constexpr std::chrono::microseconds short_while{200}, long_while{2000};  // polling of one stream before the next
 
 class ManyRun {
@@ -55,6 +58,7 @@ class ManyRun {
       if (queue == queues_.end()) {
         queues_.emplace_back().stream = &stream;
         queue = std::prev(queues_.end());
+        if (call_.in_order) queue->bytes_max = first_of_ordered;
       }
       queue->items.push_back(i);
     }
@@ -103,6 +107,7 @@ class ManyRun {
           break;
         }
         ++queue.in_flight;
+        if (call_.in_order) queue.bytes_max = std::min(2 * queue.bytes_max, message_bytes_max);
         messages_.push_back(std::move(message));
       }
     }
@@ -111,7 +116,7 @@ class ManyRun {
   bool has_turn(const ManyQueue& queue) const {
     if (queue.in_flight >= in_flight_max) return false;
     return !call_.in_order || std::ranges::all_of(messages_, [&](const auto& message) {
-      return &message->queue() != &queue || message->left() <= left_of_ordered;
+      return &message->queue() != &queue || message->left() <= std::min(message->bytes() / 2, left_of_ordered);
     });
   }
 

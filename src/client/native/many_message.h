@@ -12,12 +12,16 @@
 
 namespace verbena::client {
 
+// Of one message, through windows: answers come while other messages are in flight.
+inline constexpr uint64_t message_bytes_max = 8 * MiB;
+
 // The items that one stream has still to request, in order.
 struct ManyQueue {
   NativeStream* stream = nullptr;
   std::deque<uint32_t> items;
   std::vector<uint64_t> device_numbers = {};         // of the call's devices, by window, on this stream
   size_t items_max = native::wire::batch_items_max;  // of one message
+  uint64_t bytes_max = message_bytes_max;            // likewise, unless its first item is larger
   size_t in_flight = 0;
 };
 
@@ -34,8 +38,9 @@ class ManyMessage final : public NativeCall {
   ManyQueue& queue() { return queue_; }
   // Number of leading items that have arrived so far, where that was requested.
   size_t arrived() const;
-  // Number of items that have not arrived; 0 where that is not known.
-  size_t left() const { return tells_arrived() ? items_.size() - arrived() : 0; }
+  // Bytes of its items, and of those that have not arrived; 0 where that is not known.
+  uint64_t bytes() const { return bytes_from(0); }
+  uint64_t left() const { return tells_arrived() ? bytes_from(arrived()) : 0; }
   uint32_t item(size_t position) const { return items_[position]; }
   // Called after settle(): marks items that arrived without an answer.
   void forget_unanswered(std::vector<uint8_t>& here) const {
@@ -44,6 +49,7 @@ class ManyMessage final : public NativeCall {
 
  private:
   bool tells_arrived() const;
+  uint64_t bytes_from(size_t first) const;
   struct Window {
     uint64_t from = 0, to = 0;  // the range of the caller's window that the items use
     std::shared_ptr<MutableBytes> staged;
@@ -59,7 +65,8 @@ class ManyMessage final : public NativeCall {
   bool in_message(const BatchItem& item) const;
   // True if the item's bytes have arrived before and only its result is needed.
   bool was_told(uint32_t index) const { return index < told_; }
-  void choose(size_t room);
+  void choose(size_t room, const fabric::Link& link);
+  bool is_staged(const fabric::Link& link) const;
   Result<void> lend(NativeStream::Body& body, native::wire::BatchHead& head);
   Result<void> lend_progress(NativeStream::Body& body, native::wire::BatchHead& head);
   Result<void> encode(NativeStream::Body& body, const native::wire::BatchHead& head);

@@ -9,6 +9,7 @@
 #include "client/native/dial.h"
 #include "client/native/match.h"
 #include "client/native/test_server.h"
+#include "fabric/own_memory.h"
 
 namespace verbena::client {
 namespace {
@@ -190,31 +191,127 @@ TEST_P(NativeManyTest, SeveralCallersShareTheCredits) {
   EXPECT_EQ(good, 4);
 }
 
-// Delivers no messages while held; the server still reaches lent memory.
-class HeldLink final : public fabric::Link {
+// Passes everything on.
+class PassingLink : public fabric::Link, public fabric::OwnMemoryLink {
  public:
-  enum State { open, held, broken };
-  HeldLink(std::unique_ptr<fabric::Link> link, std::shared_ptr<std::atomic<State>> state)
-      : link_(std::move(link)), state_(std::move(state)) {}
+  explicit PassingLink(std::unique_ptr<fabric::Link> link) : link_(std::move(link)) {}
   std::string_view provider() const override { return link_->provider(); }
   std::string address() const override { return link_->address(); }
   size_t message_size_max() const override { return link_->message_size_max(); }
   Result<void> send(Bytes message) override { return link_->send(message); }
-  Result<size_t> poll(const OnMessage& handler) override {
-    if (*state_ == broken) return fail(Errc::closed, "test: broken");
-    return *state_ == held ? Result<size_t>(0) : link_->poll(handler);
-  }
+  Result<size_t> poll(const OnMessage& handler) override { return link_->poll(handler); }
   void wait(Deadline deadline) override { link_->wait(deadline); }
   void wake() override { link_->wake(); }
   Result<std::unique_ptr<fabric::Lent>> lend(MutableBytes memory, fabric::Access access) override {
     return link_->lend(memory, access);
   }
+  bool is_own(Bytes memory) const override {
+    const auto* const own = dynamic_cast<const fabric::OwnMemoryLink*>(link_.get());
+    return own == nullptr || own->is_own(memory);
+  }
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return link_->allocate(size); }
 
  private:
   std::unique_ptr<fabric::Link> link_;
+};
+
+// Delivers no messages while held; the server still reaches lent memory.
+class HeldLink final : public PassingLink {
+ public:
+  enum State { open, held, broken };
+  HeldLink(std::unique_ptr<fabric::Link> link, std::shared_ptr<std::atomic<State>> state)
+      : PassingLink(std::move(link)), state_(std::move(state)) {}
+  Result<size_t> poll(const OnMessage& handler) override {
+    if (*state_ == broken) return fail(Errc::closed, "test: broken");
+    return *state_ == held ? Result<size_t>(0) : PassingLink::poll(handler);
+  }
+
+ private:
   std::shared_ptr<std::atomic<State>> state_;
 };
+
+// Counts the messages of reads.
+class CountingLink final : public PassingLink {
+ public:
+  CountingLink(std::unique_ptr<fabric::Link> link, std::atomic<size_t>& reads)
+      : PassingLink(std::move(link)), reads_(reads) {}
+  Result<void> send(Bytes message) override {
+    const auto header = wire::parse_header(message, message_size_max());
+    if (header && header->type == static_cast<uint8_t>(wire::Type::get_many)) ++reads_;
+    return PassingLink::send(message);
+  }
+
+ private:
+  std::atomic<size_t>& reads_;
+};
+
+// Of one core, for 64 objects of 64 KiB.
+class ManyMessages : public testing::TestWithParam<std::string> {
+ protected:
+  static constexpr size_t count = 64, size = 64 * KiB;
+  // Reads all into this memory, and returns the number of messages.
+  size_t read(MutableBytes window, bool in_order) {
+    std::vector<BatchResult> results(count);
+    ManyCall get;
+    get.items = items_;
+    get.windows = std::span(&window, 1);
+    get.results = results;
+    size_t told = 0;
+    if (in_order) get.in_order = [&](size_t n) { told = n; };
+    reads_ = 0;
+    std::ranges::fill(window, std::byte{0});
+    const auto done = session_->with_streams(false, [&](NativeStreams& streams) { return run_many(streams, get); });
+    EXPECT_TRUE(done) << describe(done.error());
+    EXPECT_EQ(told, in_order ? count : 0);
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_FALSE(results[i].error);
+      EXPECT_EQ(std::ranges::count(window.subspan(i * size, size), std::byte(i + 1)), size) << i;
+    }
+    return reads_;
+  }
+  void SetUp() override {
+    NativeOptions options = server_.options();
+    options.dial = [this, dial = make_native_dial(options)](
+                       const NativeEndpoint& endpoint,
+                       const SessionTerms& terms) -> Result<std::unique_ptr<fabric::Link>> {
+      VB_ASSIGN(auto link, dial(endpoint, terms));
+      return std::make_unique<CountingLink>(std::move(link), reads_);
+    };
+    auto opened = NativeSession::open(options);
+    ASSERT_TRUE(opened) << describe(opened.error());
+    session_ = std::move(*opened);
+    for (size_t i = 0; i < count; ++i) keys_.push_back("k" + std::to_string(i));
+    for (size_t i = 0; i < count; ++i) {
+      server_.store.put("bucket", keys_[i], std::string(size, static_cast<char>(i + 1)));
+      items_.push_back({.bucket = "bucket", .key = keys_[i], .offset = i * size, .size = size});
+    }
+  }
+
+  NativeTestServer server_{{.provider = GetParam(), .cores = 1}};
+  std::unique_ptr<NativeSession> session_;
+  std::atomic<size_t> reads_{0};
+  std::vector<std::string> keys_;
+  std::vector<BatchItem> items_;
+};
+
+TEST_P(ManyMessages, MemoryThatIsLentIsReadByOne) {
+  const auto memory = *session_->allocate(count * size);
+  EXPECT_EQ(read(memory->bytes().first(count * size), false), 1u);
+}
+
+// The caller copies what came with one while the server serves the next.
+TEST_P(ManyMessages, MemoryThatTheServerCannotReachIsReadByPieces) {
+  std::vector<std::byte> memory(count * size);
+  EXPECT_EQ(read(memory, false), GetParam() == "local" ? 4u : 1u);
+}
+
+// 512 KiB, 1 MiB, 2 MiB and the rest.
+TEST_P(ManyMessages, ABatchInOrderBeginsWithASmallOne) {
+  const auto memory = *session_->allocate(count * size);
+  EXPECT_EQ(read(memory->bytes().first(count * size), true), 4u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fabrics, ManyMessages, testing::Values("local", "tcp"));
 
 // A session that breaks is replaced, and unanswered items are requested again. An item already reported to the caller
 // gets the result for the same bytes or an error: never that of new bytes after an overwrite.

@@ -10,13 +10,13 @@ namespace verbena::client {
 
 class NativeStaging {
  public:
-  // A block of at least `size` bytes.
+  // A block of at least `size` bytes; of those that are kept the one used last, which is in the processor's cache.
   Result<StagingBlock> take(fabric::Link& link, size_t size) {
     const size_t block = std::bit_ceil(std::max(size, size_min));
-    for (auto it = spare_.begin(); it != spare_.end(); ++it) {
+    for (auto it = spare_.rbegin(); it != spare_.rend(); ++it) {
       if ((*it)->size() != block) continue;
       StagingBlock found = std::move(*it);
-      spare_.erase(it);
+      spare_.erase(std::next(it).base());
       spare_bytes_ -= block;
       return found;
     }

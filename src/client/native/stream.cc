@@ -292,12 +292,12 @@ void NativeStream::lead(Lock& lock, Until until, Deadline awake_by) {
     if (until() || broken_) break;
     if (received_ != before) {
       // More messages may have arrived.
-    } else if (now - last_progress_ > setup_.spin_for) {
+    } else if (now - last_progress_ > setup_.spin_for || !spin_.allowed(now)) {
       link_waits_ = true;
       if (entering_.load() == 0) link_->wait(std::min(now + stream_nap, awake_by));
       link_waits_ = false;
     } else {
-      sched_yield();  // the server may need this core
+      spin_.yield(now);
     }
     let_in(lock);
   }

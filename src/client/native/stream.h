@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/polite_spin.h"
 #include "client/native/call.h"
 #include "client/native/staging.h"
 
@@ -128,6 +129,7 @@ class NativeStream {
   uint64_t received_ = 0;
   bool led_ = false;
   Deadline last_progress_{};
+  PoliteSpin spin_;
   size_t async_in_flight_ = 0;
   std::vector<std::unique_ptr<AsyncCall>> finished_;  // to be completed without the lock
   NativeStaging staging_;

@@ -153,11 +153,14 @@ Result<void> Connection::queue(const Frame& frame, std::span<const Bytes> pieces
   }
   if (more || holds()) {
     if (hold(frame, pieces)) return more ? Result<void>() : send_held();
-    if (holds()) VB_TRY(send_held());
   }
-  stream_.seal_little(crowded());
+  FrameHead head;
+  std::array<iovec, 4> places;
+  size_t count = 1;  // behind the held frames
+  places[count++] = {head.data(), encode(frame, head)};
+  for (const Bytes& piece : pieces) places[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
   // After a frame without payload nothing follows that the kernel could wait for.
-  return was_sent(outbox_.send(stream_, frame, pieces, more && frame.payload != 0));
+  return send_behind_held(std::span(places).first(count), more && frame.payload != 0);
 }
 
 // Copies a small frame behind the held ones. False: it must be sent by itself.
@@ -182,11 +185,22 @@ void Connection::send_held(PortShared& shared) {
 }
 
 Result<void> Connection::send_held() {
-  shared_->held_by = nullptr;
+  iovec none;
+  return send_behind_held(std::span(&none, 1), false);
+}
+
+// Sends whole frames by one call, the held ones ahead of them: in the first of the places, which is left free. Held
+// frames are never refused: as long as there are some, the outbox is empty.
+Result<void> Connection::send_behind_held(std::span<iovec> places, bool more) {
+  const bool held = holds();
+  places[0] = {};
+  if (held) {
+    places[0] = {shared_->held.data(), shared_->held.size()};
+    shared_->held_by = nullptr;
+  }
   stream_.seal_little(crowded());
-  const iovec frames{shared_->held.data(), shared_->held.size()};
-  auto sent = outbox_.send_frames(stream_, std::span(&frames, 1));
-  shared_->held.clear();
+  auto sent = outbox_.send_frames(stream_, places, more);
+  if (held) shared_->held.clear();
   return was_sent(std::move(sent));
 }
 
@@ -240,11 +254,10 @@ Result<void> Connection::write_now(std::span<const Window::Write> writes, uint64
 
 // One system call, directly from the bytes. Adjacent ones in the window become one frame.
 Result<void> Connection::write_together(std::span<const Window::Write> writes, uint64_t window) {
-  if (holds()) VB_TRY(send_held());
   if (!may_write_now()) return fail(Errc::would_block, "tcp: the peer's queue is full");
   std::array<FrameHead, Window::writes_max> heads;
-  std::array<iovec, 2 * Window::writes_max> places;
-  size_t frames = 0, count = 0;
+  std::array<iovec, 1 + 2 * Window::writes_max> places;
+  size_t frames = 0, count = 1;  // behind the held frames
   for (size_t i = 0; i < writes.size();) {
     const size_t head = count++;
     const uint64_t at = writes[i].at;
@@ -257,8 +270,7 @@ Result<void> Connection::write_together(std::span<const Window::Write> writes, u
     places[head] = {heads[frames].data(), encode(write_frame(window, at, end - at), heads[frames])};
     ++frames;
   }
-  stream_.seal_little(crowded());
-  return was_sent(outbox_.send_frames(stream_, std::span(places).first(count), true));
+  return send_behind_held(std::span(places).first(count), true);
 }
 
 void Connection::start(Transfer& write) {

@@ -99,6 +99,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   Result<void> write_together(std::span<const Window::Write> writes, uint64_t window);
   bool hold(const Frame& frame, std::span<const Bytes> pieces);
   Result<void> send_held();
+  Result<void> send_behind_held(std::span<iovec> places, bool more);
   void let_go_of_held();
   Result<void> was_sent(Result<void> sent);
   void flush();

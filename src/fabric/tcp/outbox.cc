@@ -7,7 +7,17 @@ namespace verbena::fabric::tcp {
 namespace {
 
 constexpr size_t pieces_max = 4;
+// Of payloads that wait, sent by one call: a small one costs less than its record and its system call.
+constexpr size_t frames_max = 8, together_max = 256 * KiB;
 constexpr size_t small_kept_max = 16 * KiB;  // of capacity, once it is empty
+
+// Of the next frame.
+uint32_t payload_of(const Outgoing& next) {
+  return static_cast<uint32_t>(std::min<uint64_t>(next.left, payload_size_max));
+}
+Frame frame_of(const Outgoing& next) {
+  return {.type = next.type, .payload = payload_of(next), .id = next.id, .offset = next.offset};
+}
 
 }  // namespace
 
@@ -54,9 +64,9 @@ bool Outbox::cancel(const Outgoing& outgoing) {
 }
 
 void Outbox::begin_frame() {
-  Outgoing& next = *waiting_.front();
-  payload_left_ = static_cast<uint32_t>(std::min<uint64_t>(next.left, payload_size_max));
-  head_size_ = encode({.type = next.type, .payload = payload_left_, .id = next.id, .offset = next.offset}, head_);
+  const Outgoing& next = *waiting_.front();
+  payload_left_ = payload_of(next);
+  head_size_ = encode(frame_of(next), head_);
   head_sent_ = 0;
   in_frame_ = true;
 }
@@ -70,7 +80,8 @@ Result<void> Outbox::flush(Stream& stream, std::vector<Outgoing*>& done) {
       moved = true;
     }
     if (empty()) break;
-    std::array<iovec, 3> places;
+    std::array<iovec, 1 + 2 * frames_max> places;
+    std::array<FrameHead, frames_max> heads;
     size_t count = 0, size = 0;
     // A frame in progress is completed first.
     const bool small_first = !in_frame_;
@@ -79,6 +90,15 @@ Result<void> Outbox::flush(Stream& stream, std::vector<Outgoing*>& done) {
       if (!in_frame_) begin_frame();
       if (head_sent_ < head_size_) places[count++] = {head_.data() + head_sent_, head_size_ - head_sent_};
       places[count++] = {const_cast<std::byte*>(waiting_.front()->bytes), payload_left_};
+    }
+    // Those behind it, a frame each, in the order in which took() gets to them.
+    size_t together = payload_left_;
+    for (size_t i = 1; i < std::min(waiting_.size(), frames_max); ++i) {
+      const Outgoing& next = *waiting_[i];
+      together += payload_of(next);
+      if (together > together_max) break;
+      places[count++] = {heads[i].data(), encode(frame_of(next), heads[i])};
+      places[count++] = {const_cast<std::byte*>(next.bytes), payload_of(next)};
     }
     for (size_t i = 0; i < count; ++i) size += places[i].iov_len;
     VB_ASSIGN(const size_t sent, stream.write(std::span(places).first(count)));
@@ -97,7 +117,11 @@ Result<void> Outbox::flush(Stream& stream, std::vector<Outgoing*>& done) {
         small_sent_ = 0;
       }
     }
-    if (in_frame_) took(rest, done);
+    while (rest != 0 || in_frame_) {
+      if (!in_frame_) begin_frame();
+      rest -= took(rest, done);
+      if (payload_left_ != 0) break;
+    }
     // Sealed bytes were all taken, whatever the socket did; a plain socket that took less is full.
     if (sent < size && !stream.encrypted()) break;
   }
@@ -106,18 +130,19 @@ Result<void> Outbox::flush(Stream& stream, std::vector<Outgoing*>& done) {
   return {};
 }
 
-void Outbox::took(size_t size, std::vector<Outgoing*>& done) {
+// Returns how many of these bytes were the frame's.
+size_t Outbox::took(size_t size, std::vector<Outgoing*>& done) {
   const size_t head = std::min(size, head_size_ - head_sent_);
   head_sent_ += head;
-  size -= head;
+  const auto payload = static_cast<uint32_t>(std::min<size_t>(size - head, payload_left_));
   Outgoing& current = *waiting_.front();
-  payload_left_ -= static_cast<uint32_t>(size);
-  current.bytes += size;
-  current.offset += size;
-  current.left -= size;
+  payload_left_ -= payload;
+  current.bytes += payload;
+  current.offset += payload;
+  current.left -= payload;
   if (payload_left_ != 0) {
     if (head_sent_ == 0) in_frame_ = false;
-    return;
+    return head + payload;
   }
   in_frame_ = false;
   waiting_.pop_front();
@@ -126,6 +151,7 @@ void Outbox::took(size_t size, std::vector<Outgoing*>& done) {
   } else {
     waiting_.push_back(&current);
   }
+  return head + payload;
 }
 
 void Outbox::note_progress(bool moved) {

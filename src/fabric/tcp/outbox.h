@@ -50,7 +50,7 @@ class Outbox {
 
  private:
   void begin_frame();
-  void took(size_t size, std::vector<Outgoing*>& done);
+  size_t took(size_t size, std::vector<Outgoing*>& done);
   void note_progress(bool moved);
 
   const size_t queued_max_;

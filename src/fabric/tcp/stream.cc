@@ -8,14 +8,16 @@
 #include <cstring>
 
 #include "fabric/fabric.h"
+#include "fabric/tcp/window.h"
 
 namespace verbena::fabric::tcp {
 namespace {
 
-constexpr size_t sealed_at_once_max = 256 * KiB;  // plain bytes that one write() takes
-constexpr size_t sealed_little = record_size;     // likewise, where memory is short
-constexpr size_t backlog_kept_max = 32 * KiB;     // of capacity, once it is empty
-constexpr size_t places_max = 2 * Window::writes_max;
+// Plain bytes that one write() takes: writes of a window within a call, with their frames' heads.
+constexpr size_t sealed_at_once_max = TcpWindow::at_once_max + record_size;
+constexpr size_t sealed_little = record_size;  // likewise, where memory is short
+constexpr size_t backlog_kept_max = 32 * KiB;  // of capacity, once it is empty
+constexpr size_t places_max = 1 + 2 * Window::writes_max;
 
 // The socket's answer to a write: bytes, 0 if it would block.
 Result<size_t> taken(ssize_t sent) {

@@ -380,15 +380,18 @@ void Bound::told(uint64_t /*bucket*/, const store::KeyChangePtr& change) {
   if (change->of_versions) return;
   const std::lock_guard lock(mutex_);
   if (gone_ || !settings_.is_limited()) return;
+  BoundClaims::Held held;
   switch (change->what) {
     case KeyEvent::created:
     case KeyEvent::appended:
     case KeyEvent::renamed_here:
       order_.put({change->key, change->size, change->time_us, change->end_us});
+      held = change->size;
       break;
     case KeyEvent::changed:
       order_.change_end(change->key, change->end_us);
-      break;
+      all_pinned_at_ = 0;
+      return;
     case KeyEvent::removed:
     case KeyEvent::marked:
     case KeyEvent::renamed_away:
@@ -398,7 +401,7 @@ void Bound::told(uint64_t /*bucket*/, const store::KeyChangePtr& change) {
       break;
   }
   all_pinned_at_ = 0;
-  claims_.held_changed(change->key, order_.size_of(change->key));
+  claims_.held_changed(change->key, held);
 }
 
 // An object that was removed is not added by the load any more. The load itself evicts what it has listed, and forgets
