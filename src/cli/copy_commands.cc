@@ -11,6 +11,7 @@
 #include "cli/report.h"
 #include "cli/s3_address.h"
 #include "cli/transfer_file.h"
+#include "cli/tree_walk.h"
 
 namespace verbena::cli {
 namespace {
@@ -48,20 +49,22 @@ int put_one(const Client& client, const CopyArguments& arguments, const std::str
 
 int put_folder(const Client& client, const CopyArguments& arguments, S3Address to, const PutOptions& options) {
   if (!to.key.empty() && !to.key.ends_with('/')) to.key += '/';
-  std::error_code ec;
-  fs::recursive_directory_iterator files(arguments.from, ec);
-  if (ec) return report(arguments.from, ec.message(), exit_not_found);
+  auto files = walk_folder(arguments.from, false);
+  if (!files) return failed(arguments.from, arguments.from, files.error());
   int worst = exit_ok;
-  for (; files != fs::recursive_directory_iterator(); files.increment(ec)) {
-    if (ec) return report(arguments.from, ec.message(), exit_failure);
-    if (!files->is_regular_file(ec)) continue;
-    S3Address object = to;
-    object.key += files->path().lexically_relative(arguments.from).generic_string();
-    const int code = put_one(client, arguments, files->path().string(), object, options);
+  for (;;) {
+    const auto found = (*files)->next();
+    if (!found) {  // the walk goes on behind it, as the upload does behind a file that fails
+      worst = failed(arguments.from, arguments.from, found.error());
+      continue;
+    }
+    if (!*found) return worst;
+    const std::string& relative = (*found)->relative;
+    const S3Address object{to.bucket, to.key + relative};
+    const int code = put_one(client, arguments, (fs::path(arguments.from) / relative).string(), object, options);
     if (code != exit_ok) worst = code;
-    if (code == exit_connection || code == exit_access_denied) break;  // the next one would fail, too
+    if (code == exit_connection || code == exit_access_denied) return worst;  // the next one would fail, too
   }
-  return worst;
 }
 
 int get_one(const Client& client, const CopyArguments& arguments, const S3Address& from, const std::string& file) {
