@@ -67,8 +67,9 @@ int put_folder(const Client& client, const CopyArguments& arguments, S3Address t
   }
 }
 
-int get_one(const Client& client, const CopyArguments& arguments, const S3Address& from, const std::string& file) {
-  auto got = download(client, from.bucket, from.key, file, !arguments.client.quiet && file != "-");
+int get_one(const Client& client, const CopyArguments& arguments, const S3Address& from, const std::string& file,
+            PathFrom path_from) {
+  auto got = download(client, from.bucket, from.key, file, path_from, !arguments.client.quiet && file != "-");
   if (!got) return failed(from.text(), file, got.error());
   if (arguments.client.verbose) fmt::print(stderr, "{}: {}\n", from.text(), describe(got->transfer));
   return exit_ok;
@@ -96,7 +97,7 @@ int get_below(const Client& client, const CopyArguments& arguments, const S3Addr
       worst = report(path->parent_path().string(), ec.message(), exit_failure);
       return false;
     }
-    const int code = get_one(client, arguments, object, path->string());
+    const int code = get_one(client, arguments, object, path->string(), PathFrom::key);
     if (code != exit_ok) worst = code;
     return code != exit_connection && code != exit_access_denied;
   });
@@ -195,13 +196,15 @@ int run_get(const CopyArguments& arguments) {
 
   const std::string name = fs::path(from->key).filename().string();
   std::string file = arguments.to.empty() ? "." : arguments.to;
+  PathFrom path_from = PathFrom::caller;
   std::error_code ec;
   if (file != "-" && (file.ends_with('/') || fs::is_directory(file, ec))) {
     const auto path = local_path(file, name);
     if (!path) return report(arguments.from, "the key's last part is not a file name: give FILE", exit_usage);
     file = path->string();
+    path_from = PathFrom::key;
   }
-  return get_one(*client, arguments, *from, file);
+  return get_one(*client, arguments, *from, file, path_from);
 }
 
 }  // namespace verbena::cli

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <deque>
 
@@ -185,6 +186,58 @@ class TemporaryFile {
   std::string name_;
 };
 
+// The number of an open descriptor of this process that the path stands for: /dev/stdout, /dev/fd/3.
+std::optional<int> descriptor_of(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  const fs::path descriptors = fs::canonical("/proc/self/fd", ec);
+  if (ec) return std::nullopt;
+  const fs::path link = fs::read_symlink(path, ec);  // of /dev/stdout: /proc/self/fd/1
+  for (const fs::path& name : {path, ec ? fs::path() : path.parent_path() / link}) {
+    std::error_code missing;
+    if (name.empty() || fs::canonical(name.parent_path(), missing) != descriptors) continue;
+    int number = -1;
+    const std::string last = name.filename().string();
+    const auto [end, error] = std::from_chars(last.data(), last.data() + last.size(), number);
+    if (error == std::errc() && end == last.data() + last.size()) return number;
+  }
+  return std::nullopt;
+}
+
+// What a download writes to: standard output, a file that appears when it is whole, or what is there already and is no
+// file. A rename over the latter would put a file in the place of a device, for all programs.
+class Target {
+ public:
+  static Outcome<Target> open(const std::string& path, PathFrom path_from) {
+    if (path == "-") return Target(std::make_unique<File>(STDOUT_FILENO, false), nullptr);
+    const bool named = path_from == PathFrom::caller;
+    struct stat status{};
+    const bool other = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+    if (other && S_ISDIR(status.st_mode)) return local(path, EISDIR);
+    if (other && !named) return fault(ErrorCode::local_error, path + ": something is there that is no file");
+    const auto descriptor = named ? descriptor_of(path) : std::nullopt;
+    if (descriptor || other) {
+      // A descriptor is duplicated: opened again, a file would be written from its begin, and a socket cannot be.
+      const int fd = descriptor ? ::fcntl(*descriptor, F_DUPFD_CLOEXEC, 0) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+      if (fd < 0) return local(path, errno);
+      return Target(std::make_unique<File>(fd), nullptr);
+    }
+    OUT_ASSIGN(auto temporary, TemporaryFile::beside(path));
+    return Target(nullptr, std::move(temporary));
+  }
+  int fd() const { return temporary_ ? temporary_->fd() : open_->fd(); }
+  Outcome<> keep_as(const std::string& path) {
+    if (temporary_) return temporary_->keep_as(path);
+    return {};
+  }
+
+ private:
+  Target(std::unique_ptr<File> open, std::unique_ptr<TemporaryFile> temporary)
+      : open_(std::move(open)), temporary_(std::move(temporary)) {}
+  std::unique_ptr<File> open_;  // one of both
+  std::unique_ptr<TemporaryFile> temporary_;
+};
+
 }  // namespace
 
 Outcome<PutReply> upload(const Client& client, const std::string& path, const std::string& bucket,
@@ -217,19 +270,20 @@ Outcome<PutReply> upload(const Client& client, const std::string& path, const st
 }
 
 Outcome<GetReply> download(const Client& client, const std::string& bucket, const std::string& key,
-                           const std::string& path, bool progress) {
+                           const std::string& path, PathFrom path_from, bool progress) {
   OUT_ASSIGN(const ObjectInfo info, client.head(bucket, key));
-  std::unique_ptr<TemporaryFile> temporary;
-  int fd = STDOUT_FILENO;
-  if (path != "-") {
-    OUT_ASSIGN(temporary, TemporaryFile::beside(path));
-    fd = temporary->fd();
-  }
+  OUT_ASSIGN(Target target, Target::open(path, path_from));
   Progress bar(key, info.size, progress);
-  Outcome<GetReply> got = info.size <= whole_max ? get_whole(client, bucket, key, info.size, fd, path, bar)
-                                                 : get_in_ranges(client, bucket, info, fd, path, bar);
-  if (got && temporary) OUT_TRY(temporary->keep_as(path));
+  Outcome<GetReply> got = info.size <= whole_max ? get_whole(client, bucket, key, info.size, target.fd(), path, bar)
+                                                 : get_in_ranges(client, bucket, info, target.fd(), path, bar);
+  if (got) OUT_TRY(target.keep_as(path));
   return got;
+}
+
+Outcome<> save_file(const std::string& path, std::span<const std::byte> bytes) {
+  OUT_ASSIGN(Target target, Target::open(path, PathFrom::key));
+  OUT_TRY(write_full(target.fd(), bytes, path));
+  return target.keep_as(path);
 }
 
 std::optional<std::filesystem::path> local_path(const std::filesystem::path& folder, std::string_view relative_key) {
