@@ -238,35 +238,67 @@ class Target {
   std::unique_ptr<TemporaryFile> temporary_;
 };
 
-}  // namespace
+// A file that is read, and what it was at the begin.
+struct OpenFile {
+  const std::string& path;
+  int fd;
+  bool sized;  // a file with a size, which is read from its begin
+  struct stat begin{};
 
-Outcome<PutReply> upload(const Client& client, const std::string& path, const std::string& bucket,
-                         const std::string& key, const PutOptions& options, bool progress) {
-  const bool from_stdin = path == "-";
-  const File file(from_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC), !from_stdin);
-  if (file.fd() < 0) return local(path, errno);
-  struct stat status{};
-  if (::fstat(file.fd(), &status) != 0) return local(path, errno);
-  if (S_ISDIR(status.st_mode)) return fault(ErrorCode::invalid_argument, "is a folder: use --recursive");
-  const bool sized = S_ISREG(status.st_mode) && !from_stdin;
-  const uint64_t size = sized ? static_cast<uint64_t>(status.st_size) : 0;
-  Progress bar(path, sized ? std::optional(size) : std::nullopt, progress);
+  // ctime would also tell of a rename or a link, which change no bytes.
+  bool changed() const {
+    struct stat now{};
+    if (!sized) return false;
+    return ::fstat(fd, &now) != 0 || now.st_size != begin.st_size || now.st_mtim.tv_sec != begin.st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != begin.st_mtim.tv_nsec;
+  }
+  Outcome<> unchanged() const {
+    if (!changed()) return {};
+    return fault(ErrorCode::local_error, path + ": changed while it was read");
+  }
+};
 
+Outcome<PutReply> upload_once(const Client& client, const OpenFile& file, const std::string& bucket,
+                              const std::string& key, PutOptions options, bool progress) {
+  const uint64_t size = file.sized ? static_cast<uint64_t>(file.begin.st_size) : 0;
+  Progress bar(file.path, file.sized ? std::optional(size) : std::nullopt, progress);
   // A file that fits one buffer is read directly into registered memory.
-  if (sized && size > 0 && size <= whole_max) {
+  if (size > 0 && size <= whole_max) {
     OUT_ASSIGN(const Buffer buffer, client.allocate(size));
-    OUT_ASSIGN(const size_t n, read_full(file.fd(), buffer.bytes(), path));
-    if (n != size) return fault(ErrorCode::local_error, "the file became shorter while it was read");
+    OUT_ASSIGN(const size_t n, read_full(file.fd, buffer.bytes(), file.path));
+    OUT_TRY(file.unchanged());
+    if (n != size) return fault(ErrorCode::local_error, file.path + ": is shorter than its size");
     return client.put(bucket, key, buffer, options);
   }
   return client.put_stream(
       bucket, key,
       [&](std::span<std::byte> into) -> Outcome<size_t> {
-        OUT_ASSIGN(const size_t n, read_full(file.fd(), into, path));
+        OUT_ASSIGN(const size_t n, read_full(file.fd, into, file.path));
+        if (n < into.size()) OUT_TRY(file.unchanged());  // the end
         bar.add(n);
         return n;
       },
       options);
+}
+
+}  // namespace
+
+Outcome<PutReply> upload(const Client& client, const std::string& path, const std::string& bucket,
+                         const std::string& key, const PutOptions& options, bool progress) {
+  constexpr int uploads_max = 3;
+  const bool from_stdin = path == "-";
+  const File file(from_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC), !from_stdin);
+  if (file.fd() < 0) return local(path, errno);
+  for (int i = 1;; ++i) {
+    OpenFile open{path, file.fd(), false};
+    if (::fstat(file.fd(), &open.begin) != 0) return local(path, errno);
+    if (S_ISDIR(open.begin.st_mode)) return fault(ErrorCode::invalid_argument, "is a folder: use --recursive");
+    open.sized = S_ISREG(open.begin.st_mode) && !from_stdin;
+    auto put = upload_once(client, open, bucket, key, options, progress);
+    if (!put || !open.changed()) return put;
+    if (i == uploads_max) return fault(ErrorCode::local_error, path + ": changes whenever it is uploaded");
+    if (::lseek(file.fd(), 0, SEEK_SET) != 0) return local(path, errno);
+  }
 }
 
 Outcome<GetReply> download(const Client& client, const std::string& bucket, const std::string& key,
