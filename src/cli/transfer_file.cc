@@ -270,6 +270,7 @@ Outcome<PutReply> upload_once(const Client& client, const OpenFile& file, const 
     if (n != size) return fault(ErrorCode::local_error, file.path + ": is shorter than its size");
     return client.put(bucket, key, buffer, options);
   }
+  options.stream_size = size;
   return client.put_stream(
       bucket, key,
       [&](std::span<std::byte> into) -> Outcome<size_t> {

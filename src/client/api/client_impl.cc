@@ -393,8 +393,10 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
 Outcome<PutReply> Client::Impl::put(const std::string& bucket, const std::string& key, PutMemory from,
                                     const PutOptions& options, bool native_too) {
   if (native_too) flush_appends(bucket, key);
-  const bool native_first = session_ && native_too && (options_.via == Via::native || session_->open());
-  if (!native_first && !options.append_at && from.bytes.size() > options_.multipart_threshold) {
+  const bool native_first =
+      session_ && native_too && fits_native(from.bytes.size()) && (options_.via == Via::native || session_->open());
+  const uint64_t whole_max = std::min(options_.multipart_threshold, client::put_size_max);
+  if (!native_first && !options.append_at && from.bytes.size() > whole_max) {
     return put_parts(bucket, key, from.bytes, options);
   }
   unsigned attempts = 0;
@@ -561,7 +563,7 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
     return;
   }
   client::AsyncPut call{std::move(from), std::move(options), std::move(done), inline_done};
-  if (!session_ || !session_->open()) {
+  if (!session_ || !session_->open() || !fits_native(call.from.size())) {
     workers_->post([this, bucket = std::move(bucket), key = std::move(key), call = std::move(call)] {
       call.done(put(bucket, key, memory_of(call.from), call.options));
     });

@@ -9,6 +9,7 @@
 
 #include "client/api/appends.h"
 #include "client/api/device.h"
+#include "client/api/part_sizes.h"
 #include "client/endpoint.h"
 #include "client/forks.h"
 #include "client/http/s3_http.h"
@@ -154,6 +155,9 @@ class Client::Impl {
     return client::with_retries_of_change(retry_, false, attempts, std::forward<Fn>(operation));
   }
   const ClientOptions& options() const { return options_; }
+  // Whether an object of this size may be offered to the native door, which takes it whole; a larger one goes in parts,
+  // which HTTP and tokens carry.
+  bool fits_native(uint64_t size) const { return options_.via == Via::native || size <= client::put_size_max; }
 
  private:
   explicit Impl(ClientOptions options) : options_(std::move(options)) {}

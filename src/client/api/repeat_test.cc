@@ -1,6 +1,7 @@
 // A change that may have happened at one door is not repeated at the next: a server whose native door hangs, with its
 // S3 port apart.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <future>
 
@@ -142,6 +143,35 @@ TEST(BrokenOff, APutThatIsRefusedTheSecondTimeMayHaveHappenedTheFirst) {
   const auto refused = client.put("bucket", "k", as_bytes("3"));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::slow_down) << refused.error().message;
+}
+
+// The native door refuses an object of more than 5 GiB, and nothing else was tried.
+TEST(LargePuts, GoInPartsWhereTheNativeDoorTakesOnlySmallerOnes) {
+  NativeTestServer native({.cores = 1});
+  net::ScriptedServer http([](const net::ScriptedRequest&, int) {
+    return net::http_reply(403, "", "<Error><Code>AccessDenied</Code></Error>");
+  });
+  ClientOptions options = http_options(http);
+  options.native_endpoint = "127.0.0.1:" + std::to_string(native.port);
+  options.provider = "local";
+  options.via = Via::automatic;
+  const auto client = Client::connect(options);
+  ASSERT_TRUE(client) << client.error().message;
+  ASSERT_EQ(client->preferred(1), Via::native);
+  constexpr size_t size = 5 * GiB + 1;
+  void* const bytes = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(bytes, MAP_FAILED);
+  const auto put = client->put("bucket", "k", std::span(static_cast<const std::byte*>(bytes), size));
+  const auto memory = client->register_memory(bytes, size);
+  ASSERT_TRUE(memory);
+  const auto later = client->put_async("bucket", "k", *memory).get();
+  ::munmap(bytes, size);
+  ASSERT_FALSE(put || later);
+  EXPECT_EQ(put.error().code, ErrorCode::access_denied) << put.error().message;
+  EXPECT_EQ(later.error().code, ErrorCode::access_denied) << later.error().message;
+  for (const auto& request : http.requests())
+    EXPECT_TRUE(request.head.starts_with("POST /bucket/k?uploads")) << request.head;
+  EXPECT_EQ(http.requests().size(), 2u);
 }
 
 constexpr const char* directory = "b--z1--x-s3";
