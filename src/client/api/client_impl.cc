@@ -306,7 +306,12 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   done = false;
   client::S3Call call{.method = "PUT", .bucket = bucket, .key = key};
   OUT_ASSIGN(call.headers, client::put_headers(options));
-  const client::KnownChecksum checksum{Algorithm::crc32c, client::crc32c_base64(crc32c(from))};
+  client::KnownChecksum checksum{Algorithm::crc32c, {}};
+  if (options.checksum.empty()) {
+    checksum.base64 = client::crc32c_base64(crc32c(from));
+  } else {  // the server compares it with the bytes that it read, before it commits
+    OUT_ASSIGN(checksum, client::parse_checksum(options.checksum));
+  }
   OUT_ASSIGN(auto reply, token_->put(std::move(call), from, checksum, options.md5_etag, reason));
   if (!reply) return PutReply();
   done = true;

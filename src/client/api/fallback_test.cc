@@ -84,6 +84,33 @@ TEST(Fallback, APutIsDoneByTokenOnlyWithTheMatchingChecksum) {
   EXPECT_EQ(put->etag, "t");
 }
 
+// The checksum of the bytes at hand was sent in its place, and bytes that were wrong already were stored.
+TEST(Fallback, AChecksumThatTheCallerGivesGoesByTokenToo) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    const std::string right = crc_of("payload");
+    if (!request.has("x-amz-checksum-crc32c: " + right)) {
+      return http_reply(400, "", "<Error><Code>BadDigest</Code></Error>");
+    }
+    return http_reply(200, "etag: \"t\"\r\nx-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + right + "\r\n", "");
+  });
+  for (const Via via : {Via::token, Via::automatic}) {
+    auto client = Client::connect(options_for(server, via));
+    ASSERT_TRUE(client);
+    const size_t before = server.requests().size();
+    PutOptions options;
+    options.checksum = "CRC32C:AAAAAA==";
+    auto put = client->put("b", "k", bytes_of("payload"), options);
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().code, ErrorCode::checksum_mismatch) << put.error().message;
+    EXPECT_EQ(server.requests().size(), before + 1);
+    EXPECT_TRUE(server.requests().back().has("x-amz-checksum-crc32c: AAAAAA=="));
+    options.checksum = "CRC32C:" + crc_of("payload");
+    put = client->put("b", "k", bytes_of("payload"), options);
+    ASSERT_TRUE(put) << put.error().message;
+    EXPECT_EQ(put->transfer.door, Via::token);
+  }
+}
+
 // A writer goes on at the size that the reply named.
 TEST(Fallback, AnAppendByTokenTellsTheObjectsSize) {
   ScriptedServer server([](const ScriptedRequest& request, int) {
