@@ -301,6 +301,14 @@ Outcome<GetReply> Client::Impl::get_ranges(const std::string& bucket, const std:
   return all;
 }
 
+Outcome<GetReply> Client::Impl::get_ranges(const std::string& bucket, const std::string& key,
+                                           std::span<const Range> ranges, const Buffer& into,
+                                           const GetOptions& options) {
+  if (into.on_device()) return device_get_ranges(bucket, key, ranges, into, options);
+  return get_ranges(bucket, key, ranges, GetMemory{into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr},
+                    options);
+}
+
 Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const std::string& key, Bytes from,
                                              const PutOptions& options, std::string& reason, bool& done) {
   done = false;

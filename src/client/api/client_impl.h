@@ -66,6 +66,8 @@ class Client::Impl {
                         bool native_too = true);
   Outcome<GetReply> get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
                                GetMemory into, const GetOptions& options);
+  Outcome<GetReply> get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
+                               const Buffer& into, const GetOptions& options);
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, PutMemory from, const PutOptions& options,
                         bool native_too = true);
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
