@@ -47,6 +47,12 @@ namespace client {
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
 
+// An item of a batch that goes another way, and what its first attempt leaves open.
+struct AgainItem {
+  size_t number;
+  Doubt doubt;
+};
+
 // The keys of a match.
 struct MatchKeys {
   const std::string& bucket;
@@ -122,13 +128,17 @@ class Client::Impl {
   std::optional<Outcome<GetReply>> direct_get(const std::string& bucket, const std::string& key, const Buffer& into,
                                               const GetOptions& options, client::DeviceCopies& copies,
                                               std::string& reason);
+  // `doubt`: records that attempt, if it failed.
   std::optional<Outcome<PutReply>> direct_put(const std::string& bucket, const std::string& key, const Buffer& from,
-                                              const PutOptions& options, std::string& reason);
+                                              const PutOptions& options, std::string& reason, client::Doubt& doubt);
+  // Through the lane's ring, or through memory of its own.
+  Outcome<PutReply> own_put(const std::string& bucket, const std::string& key, const Buffer& from,
+                            const PutOptions& options, client::DeviceCopies& copies);
   std::optional<Outcome<Transfer>> direct_many(Many what, std::span<const BatchItem> items,
                                                std::span<const Buffer> windows, std::span<BatchResult> results,
                                                const BatchOptions& options, client::DeviceCopies& copies,
                                                std::string& reason);
-  Outcome<Transfer> some_again(Many what, std::span<const size_t> which, std::span<const BatchItem> items,
+  Outcome<Transfer> some_again(Many what, std::span<const client::AgainItem> which, std::span<const BatchItem> items,
                                std::span<const Buffer> windows, std::span<BatchResult> results,
                                const BatchOptions& options, client::DeviceCopies& copies);
   // Through the lane's ring.
