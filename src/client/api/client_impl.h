@@ -156,15 +156,15 @@ class Client::Impl {
   client::S3Http& s3() { return *s3_; }
   // Retries an operation that only HTTP has.
   template <class Fn>
-  auto retried(bool idempotent, Fn&& operation) {
+  auto retried(bool idempotent, Fn&& operation, const std::stop_token& stop = {}) {
     unsigned attempts = 0;
-    return client::with_retries(retry_, idempotent, attempts, std::forward<Fn>(operation));
+    return client::with_retries(retry_, idempotent, attempts, std::forward<Fn>(operation), stop);
   }
   // Retries a change that must not be made twice.
   template <class Fn>
-  auto retried_change(Fn&& operation) {
+  auto retried_change(Fn&& operation, const std::stop_token& stop = {}) {
     unsigned attempts = 0;
-    return client::with_retries_of_change(retry_, false, attempts, std::forward<Fn>(operation));
+    return client::with_retries_of_change(retry_, false, attempts, std::forward<Fn>(operation), stop);
   }
   const ClientOptions& options() const { return options_; }
   // Whether an object of this size may be offered to the native door, which takes it whole; a larger one goes in parts,

@@ -219,6 +219,59 @@ TEST(BucketSessions, WithoutOneTheLastingKeysSign) {
   EXPECT_TRUE(requests[2].has("Credential=AKROOT/"));
 }
 
+// One bucket's stuck CreateSession held the calls to all, cancelled ones too.
+TEST(BucketSessions, ThatOneBucketWaitsForHoldUpNoOtherAndNobodyWhoIsCancelled) {
+  std::promise<void> let_go;
+  auto until = let_go.get_future().share();
+  std::atomic<bool> asked{false};
+  net::ScriptedServer server([&](const net::ScriptedRequest& request, int) {
+    if (request.has("GET /stuck--z1--x-s3?session")) {
+      asked = true;
+      until.wait();
+    }
+    return in_directory(request, "");
+  });
+  const Client client = http_client(server);
+  auto first = std::async(std::launch::async, [&] { return client.remove("stuck--z1--x-s3", "k").has_value(); });
+  while (!asked) std::this_thread::sleep_for(1ms);
+  auto other = std::async(std::launch::async, [&] { return client.remove(directory, "k").has_value(); });
+  EXPECT_EQ(other.wait_for(20s), std::future_status::ready);
+  std::stop_source stop;
+  auto second = std::async(std::launch::async, [&]() -> std::optional<ErrorCode> {
+    RemoveOptions options;
+    options.cancel = stop.get_token();
+    const auto removed = client.remove("stuck--z1--x-s3", "k", options);
+    return removed ? std::nullopt : std::optional(removed.error().code);
+  });
+  EXPECT_EQ(second.wait_for(100ms), std::future_status::timeout);
+  stop.request_stop();
+  EXPECT_EQ(second.wait_for(20s), std::future_status::ready);
+  let_go.set_value();
+  EXPECT_EQ(second.get(), ErrorCode::cancelled);
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(other.get());
+}
+
+// The long-term keys signed for a minute, as if the server had no sessions.
+TEST(BucketSessions, ACancelledOneSaysNothingAboutTheServer) {
+  std::stop_source stop;
+  net::ScriptedServer server([&](const net::ScriptedRequest& request, int number) {
+    if (number == 0) {
+      stop.request_stop();
+      return std::string();
+    }
+    return in_directory(request, "");
+  });
+  const Client client = http_client(server);
+  RemoveOptions options;
+  options.cancel = stop.get_token();
+  const auto removed = client.remove(directory, "k", options);
+  ASSERT_FALSE(removed);
+  EXPECT_EQ(removed.error().code, ErrorCode::cancelled);
+  ASSERT_TRUE(client.remove(directory, "k"));
+  EXPECT_TRUE(server.requests().back().has("x-amz-s3session-token: token"));
+}
+
 TEST(BucketSessions, WhatIsNoAnswerToCreateSessionIsNotSentOn) {
   const auto made = [](std::string_view token) {
     return "<CreateSessionResult><Credentials><SessionToken>" + std::string(token) +
