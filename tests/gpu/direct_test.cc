@@ -344,7 +344,7 @@ TEST_F(Direct, ALostDeviceIsTheClientsErrorAndTheServerGoesOn) {
   EXPECT_EQ(Kept().lost, before.lost + 1);
 }
 
-// The second attempt reached nobody, and that was reported as if it held for both.
+// The second attempt reached no server, and that was reported as if it held for both.
 TEST_F(Direct, APutWhoseFirstAttemptMayHaveHappenedIsOfUnknownOutcome) {
   OnDevice memory(mib);
   const Client c = client(Via::automatic, "local");

@@ -17,7 +17,7 @@ inline uint64_t part_size_for(uint64_t part_size, uint64_t bytes) {
   return std::max(part_size, (bytes + parts_max - 1) / parts_max);
 }
 
-// The sizes of a stream's parts, in order. Of one whose length nobody knows (0) they are doubled after each thousand:
+// The sizes of a stream's parts, in order. Of one whose length is not known (0) they are doubled after each thousand:
 // 10,000 parts of 16 MiB would end at 156 GiB.
 class PartSizes {
  public:

@@ -130,7 +130,7 @@ struct NativeSession::State {
   bool opening = false;  // a session is being opened, without the mutex
   std::condition_variable_any opened;
   std::thread opener;        // for callers that may leave before it is open
-  std::stop_source closing;  // ends an attempt whose session nobody wants any more
+  std::stop_source closing;  // ends an attempt whose session is not wanted any more
   uint64_t failures = 0;     // of attempts to open a session
   Error failure;             // of the last of them
 };
