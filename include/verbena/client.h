@@ -183,6 +183,9 @@ struct PutOptions {
   std::stop_token cancel = {};  // as GetOptions::cancel
   // Also fill PutReply::headers (the HTTP doors always do).
   bool describe = false;
+  // put_stream: the number of bytes to come, if it is known, so that parts are as large as 10,000 of them must be. 0:
+  // unknown.
+  uint64_t stream_size = 0;
 };
 inline constexpr uint64_t append_at_end = ~uint64_t{0};
 
@@ -463,8 +466,10 @@ class Client {
                         const PutOptions& options = {}) const;
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, std::span<const std::byte> from,
                         const PutOptions& options = {}) const;
-  // A PUT of unknown length, in bounded memory (multipart_threshold plus part_size times parts_in_flight). An append of
-  // more than multipart_threshold is unsupported: it would not be one change.
+  // A PUT of unknown length, in bounded memory (multipart_threshold plus the size of a part times parts_in_flight). A
+  // part has part_size bytes, or a 10,000th of PutOptions::stream_size; where that is unknown, twice as many after each
+  // 1,000 parts, since S3 takes 10,000. An append of more than multipart_threshold is unsupported: it would not be one
+  // change.
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                const PutOptions& options = {}) const;
 

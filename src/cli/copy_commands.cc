@@ -11,6 +11,7 @@
 #include "cli/report.h"
 #include "cli/s3_address.h"
 #include "cli/transfer_file.h"
+#include "cli/tree_walk.h"
 
 namespace verbena::cli {
 namespace {
@@ -48,24 +49,27 @@ int put_one(const Client& client, const CopyArguments& arguments, const std::str
 
 int put_folder(const Client& client, const CopyArguments& arguments, S3Address to, const PutOptions& options) {
   if (!to.key.empty() && !to.key.ends_with('/')) to.key += '/';
-  std::error_code ec;
-  fs::recursive_directory_iterator files(arguments.from, ec);
-  if (ec) return report(arguments.from, ec.message(), exit_not_found);
+  auto files = walk_folder(arguments.from, false);
+  if (!files) return failed(arguments.from, arguments.from, files.error());
   int worst = exit_ok;
-  for (; files != fs::recursive_directory_iterator(); files.increment(ec)) {
-    if (ec) return report(arguments.from, ec.message(), exit_failure);
-    if (!files->is_regular_file(ec)) continue;
-    S3Address object = to;
-    object.key += files->path().lexically_relative(arguments.from).generic_string();
-    const int code = put_one(client, arguments, files->path().string(), object, options);
+  for (;;) {
+    const auto found = (*files)->next();
+    if (!found) {  // the walk goes on behind it, as the upload does behind a file that fails
+      worst = failed(arguments.from, arguments.from, found.error());
+      continue;
+    }
+    if (!*found) return worst;
+    const std::string& relative = (*found)->relative;
+    const S3Address object{to.bucket, to.key + relative};
+    const int code = put_one(client, arguments, (fs::path(arguments.from) / relative).string(), object, options);
     if (code != exit_ok) worst = code;
-    if (code == exit_connection || code == exit_access_denied) break;  // the next one would fail, too
+    if (code == exit_connection || code == exit_access_denied) return worst;  // the next one would fail, too
   }
-  return worst;
 }
 
-int get_one(const Client& client, const CopyArguments& arguments, const S3Address& from, const std::string& file) {
-  auto got = download(client, from.bucket, from.key, file, !arguments.client.quiet && file != "-");
+int get_one(const Client& client, const CopyArguments& arguments, const S3Address& from, const std::string& file,
+            PathFrom path_from) {
+  auto got = download(client, from.bucket, from.key, file, path_from, !arguments.client.quiet && file != "-");
   if (!got) return failed(from.text(), file, got.error());
   if (arguments.client.verbose) fmt::print(stderr, "{}: {}\n", from.text(), describe(got->transfer));
   return exit_ok;
@@ -93,7 +97,7 @@ int get_below(const Client& client, const CopyArguments& arguments, const S3Addr
       worst = report(path->parent_path().string(), ec.message(), exit_failure);
       return false;
     }
-    const int code = get_one(client, arguments, object, path->string());
+    const int code = get_one(client, arguments, object, path->string(), PathFrom::key);
     if (code != exit_ok) worst = code;
     return code != exit_connection && code != exit_access_denied;
   });
@@ -192,13 +196,15 @@ int run_get(const CopyArguments& arguments) {
 
   const std::string name = fs::path(from->key).filename().string();
   std::string file = arguments.to.empty() ? "." : arguments.to;
+  PathFrom path_from = PathFrom::caller;
   std::error_code ec;
   if (file != "-" && (file.ends_with('/') || fs::is_directory(file, ec))) {
     const auto path = local_path(file, name);
     if (!path) return report(arguments.from, "the key's last part is not a file name: give FILE", exit_usage);
     file = path->string();
+    path_from = PathFrom::key;
   }
-  return get_one(*client, arguments, *from, file);
+  return get_one(*client, arguments, *from, file, path_from);
 }
 
 }  // namespace verbena::cli

@@ -28,6 +28,7 @@ Outcome<PutReply> copy_object(const Client& client, const S3Address& from, const
     OUT_TRY(client.get(from.bucket, from.key, buffer, get));
     return client.put(to.bucket, to.key, buffer, put);
   }
+  put.stream_size = info.size;
   uint64_t at = 0;
   const auto read = [&](std::span<std::byte> into) -> Outcome<size_t> {
     size_t filled = 0;

@@ -104,27 +104,17 @@ class Fetch {
     return std::nullopt;
   }
 
-  // Whole or not at all.
   void save(const Wanted& wanted, std::span<const std::byte> bytes) {
     const auto path = place(wanted);
     if (!path) return;
-    fs::path part = *path;
-    part += ".part";
-    std::ofstream out(part, std::ios::binary | std::ios::trunc);
-    out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    out.close();
-    std::error_code ec;
-    if (out) fs::rename(part, *path, ec);
-    if (!out || ec) {
-      fs::remove(part, ec);
-      note(report(path->string(), "cannot be written", exit_failure));
-    }
+    const auto saved = save_file(path->string(), bytes);
+    if (!saved) failed("s3://" + bucket_ + "/" + wanted.key, saved.error());
   }
 
   void single(const Wanted& wanted) {
     const auto path = place(wanted);
     if (!path) return;
-    const auto got = download(client_, bucket_, wanted.key, path->string(), false);
+    const auto got = download(client_, bucket_, wanted.key, path->string(), PathFrom::key, false);
     if (!got) failed("s3://" + bucket_ + "/" + wanted.key, got.error());
   }
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <deque>
 
@@ -185,51 +186,137 @@ class TemporaryFile {
   std::string name_;
 };
 
-}  // namespace
+// The number of an open descriptor of this process that the path stands for: /dev/stdout, /dev/fd/3.
+std::optional<int> descriptor_of(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  const fs::path descriptors = fs::canonical("/proc/self/fd", ec);
+  if (ec) return std::nullopt;
+  const fs::path link = fs::read_symlink(path, ec);  // of /dev/stdout: /proc/self/fd/1
+  for (const fs::path& name : {path, ec ? fs::path() : path.parent_path() / link}) {
+    std::error_code missing;
+    if (name.empty() || fs::canonical(name.parent_path(), missing) != descriptors) continue;
+    int number = -1;
+    const std::string last = name.filename().string();
+    const auto [end, error] = std::from_chars(last.data(), last.data() + last.size(), number);
+    if (error == std::errc() && end == last.data() + last.size()) return number;
+  }
+  return std::nullopt;
+}
 
-Outcome<PutReply> upload(const Client& client, const std::string& path, const std::string& bucket,
-                         const std::string& key, const PutOptions& options, bool progress) {
-  const bool from_stdin = path == "-";
-  const File file(from_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC), !from_stdin);
-  if (file.fd() < 0) return local(path, errno);
-  struct stat status{};
-  if (::fstat(file.fd(), &status) != 0) return local(path, errno);
-  if (S_ISDIR(status.st_mode)) return fault(ErrorCode::invalid_argument, "is a folder: use --recursive");
-  const bool sized = S_ISREG(status.st_mode) && !from_stdin;
-  const uint64_t size = sized ? static_cast<uint64_t>(status.st_size) : 0;
-  Progress bar(path, sized ? std::optional(size) : std::nullopt, progress);
+// What a download writes to: standard output, a file that appears when it is whole, or what is there already and is no
+// file. A rename over the latter would put a file in the place of a device, for all programs.
+class Target {
+ public:
+  static Outcome<Target> open(const std::string& path, PathFrom path_from) {
+    if (path == "-") return Target(std::make_unique<File>(STDOUT_FILENO, false), nullptr);
+    const bool named = path_from == PathFrom::caller;
+    struct stat status{};
+    const bool other = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+    if (other && S_ISDIR(status.st_mode)) return local(path, EISDIR);
+    if (other && !named) return fault(ErrorCode::local_error, path + ": something is there that is no file");
+    const auto descriptor = named ? descriptor_of(path) : std::nullopt;
+    if (descriptor || other) {
+      // A descriptor is duplicated: opened again, a file would be written from its begin, and a socket cannot be.
+      const int fd = descriptor ? ::fcntl(*descriptor, F_DUPFD_CLOEXEC, 0) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+      if (fd < 0) return local(path, errno);
+      return Target(std::make_unique<File>(fd), nullptr);
+    }
+    OUT_ASSIGN(auto temporary, TemporaryFile::beside(path));
+    return Target(nullptr, std::move(temporary));
+  }
+  int fd() const { return temporary_ ? temporary_->fd() : open_->fd(); }
+  Outcome<> keep_as(const std::string& path) {
+    if (temporary_) return temporary_->keep_as(path);
+    return {};
+  }
 
+ private:
+  Target(std::unique_ptr<File> open, std::unique_ptr<TemporaryFile> temporary)
+      : open_(std::move(open)), temporary_(std::move(temporary)) {}
+  std::unique_ptr<File> open_;  // one of both
+  std::unique_ptr<TemporaryFile> temporary_;
+};
+
+// A file that is read, and what it was at the begin.
+struct OpenFile {
+  const std::string& path;
+  int fd;
+  bool sized;  // a file with a size, which is read from its begin
+  struct stat begin{};
+
+  // ctime would also tell of a rename or a link, which change no bytes.
+  bool changed() const {
+    struct stat now{};
+    if (!sized) return false;
+    return ::fstat(fd, &now) != 0 || now.st_size != begin.st_size || now.st_mtim.tv_sec != begin.st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != begin.st_mtim.tv_nsec;
+  }
+  Outcome<> unchanged() const {
+    if (!changed()) return {};
+    return fault(ErrorCode::local_error, path + ": changed while it was read");
+  }
+};
+
+Outcome<PutReply> upload_once(const Client& client, const OpenFile& file, const std::string& bucket,
+                              const std::string& key, PutOptions options, bool progress) {
+  const uint64_t size = file.sized ? static_cast<uint64_t>(file.begin.st_size) : 0;
+  Progress bar(file.path, file.sized ? std::optional(size) : std::nullopt, progress);
   // A file that fits one buffer is read directly into registered memory.
-  if (sized && size > 0 && size <= whole_max) {
+  if (size > 0 && size <= whole_max) {
     OUT_ASSIGN(const Buffer buffer, client.allocate(size));
-    OUT_ASSIGN(const size_t n, read_full(file.fd(), buffer.bytes(), path));
-    if (n != size) return fault(ErrorCode::local_error, "the file became shorter while it was read");
+    OUT_ASSIGN(const size_t n, read_full(file.fd, buffer.bytes(), file.path));
+    OUT_TRY(file.unchanged());
+    if (n != size) return fault(ErrorCode::local_error, file.path + ": is shorter than its size");
     return client.put(bucket, key, buffer, options);
   }
+  options.stream_size = size;
   return client.put_stream(
       bucket, key,
       [&](std::span<std::byte> into) -> Outcome<size_t> {
-        OUT_ASSIGN(const size_t n, read_full(file.fd(), into, path));
+        OUT_ASSIGN(const size_t n, read_full(file.fd, into, file.path));
+        if (n < into.size()) OUT_TRY(file.unchanged());  // the end
         bar.add(n);
         return n;
       },
       options);
 }
 
-Outcome<GetReply> download(const Client& client, const std::string& bucket, const std::string& key,
-                           const std::string& path, bool progress) {
-  OUT_ASSIGN(const ObjectInfo info, client.head(bucket, key));
-  std::unique_ptr<TemporaryFile> temporary;
-  int fd = STDOUT_FILENO;
-  if (path != "-") {
-    OUT_ASSIGN(temporary, TemporaryFile::beside(path));
-    fd = temporary->fd();
+}  // namespace
+
+Outcome<PutReply> upload(const Client& client, const std::string& path, const std::string& bucket,
+                         const std::string& key, const PutOptions& options, bool progress) {
+  constexpr int uploads_max = 3;
+  const bool from_stdin = path == "-";
+  const File file(from_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC), !from_stdin);
+  if (file.fd() < 0) return local(path, errno);
+  for (int i = 1;; ++i) {
+    OpenFile open{path, file.fd(), false};
+    if (::fstat(file.fd(), &open.begin) != 0) return local(path, errno);
+    if (S_ISDIR(open.begin.st_mode)) return fault(ErrorCode::invalid_argument, "is a folder: use --recursive");
+    open.sized = S_ISREG(open.begin.st_mode) && !from_stdin;
+    auto put = upload_once(client, open, bucket, key, options, progress);
+    if (!put || !open.changed()) return put;
+    if (i == uploads_max) return fault(ErrorCode::local_error, path + ": changes whenever it is uploaded");
+    if (::lseek(file.fd(), 0, SEEK_SET) != 0) return local(path, errno);
   }
+}
+
+Outcome<GetReply> download(const Client& client, const std::string& bucket, const std::string& key,
+                           const std::string& path, PathFrom path_from, bool progress) {
+  OUT_ASSIGN(const ObjectInfo info, client.head(bucket, key));
+  OUT_ASSIGN(Target target, Target::open(path, path_from));
   Progress bar(key, info.size, progress);
-  Outcome<GetReply> got = info.size <= whole_max ? get_whole(client, bucket, key, info.size, fd, path, bar)
-                                                 : get_in_ranges(client, bucket, info, fd, path, bar);
-  if (got && temporary) OUT_TRY(temporary->keep_as(path));
+  Outcome<GetReply> got = info.size <= whole_max ? get_whole(client, bucket, key, info.size, target.fd(), path, bar)
+                                                 : get_in_ranges(client, bucket, info, target.fd(), path, bar);
+  if (got) OUT_TRY(target.keep_as(path));
   return got;
+}
+
+Outcome<> save_file(const std::string& path, std::span<const std::byte> bytes) {
+  OUT_ASSIGN(Target target, Target::open(path, PathFrom::key));
+  OUT_TRY(write_full(target.fd(), bytes, path));
+  return target.keep_as(path);
 }
 
 std::optional<std::filesystem::path> local_path(const std::filesystem::path& folder, std::string_view relative_key) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "cli/progress.h"
@@ -9,15 +10,26 @@
 
 namespace verbena::cli {
 
-// Uploads `path` ("-": standard input). A local failure is local_error or, for a missing file, no_such_key.
+// Uploads `path` ("-": standard input). A local failure is local_error or, for a missing file, no_such_key. Nothing is
+// stored of a file whose size or time of modification changed while it was read (local_error). One that changed after
+// that and before it was stored is uploaded again: the object would be newer than the file and hold less.
 Outcome<PutReply> upload(const Client& client, const std::string& path, const std::string& bucket,
                          const std::string& key, const PutOptions& options, bool progress);
+
+// Where the caller got the path of a download from.
+enum class PathFrom : uint8_t {
+  caller,  // it was named: what is there and is no file (a FIFO, a device, /dev/stdout) is written to
+  key,     // of an object in a tree: only a file may be there, or nothing
+};
 
 // Downloads to `path` ("-": standard output). A file appears whole or not at all: bytes go to a temporary file in the
 // same folder, which is renamed at the end. Objects too large for one buffer are fetched in ranges of one version,
 // checked against the object's checksum if it has one.
 Outcome<GetReply> download(const Client& client, const std::string& bucket, const std::string& key,
-                           const std::string& path, bool progress);
+                           const std::string& path, PathFrom path_from, bool progress);
+
+// Stores bytes as the file `path` in the same way, for which PathFrom::key holds.
+Outcome<> save_file(const std::string& path, std::span<const std::byte> bytes);
 
 // The path of an object in a recursive download, or nullopt when its key would leave `folder` ("../x", "/etc/x",
 // "a//b").

@@ -83,7 +83,7 @@ int run_cat(const BucketArguments& arguments) {
   auto client = arguments.client.connect(worst);
   if (!client) return worst;
   for (const S3Address& address : addresses) {
-    auto got = download(*client, address.bucket, address.key, "-", false);
+    auto got = download(*client, address.bucket, address.key, "-", PathFrom::caller, false);
     if (!got) {
       worst = report(address.text(), got.error());
     } else if (arguments.client.verbose) {

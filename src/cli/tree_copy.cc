@@ -206,7 +206,7 @@ class TreeCopy {
     fs::create_directories(path->parent_path(), ec);
     if (ec) return fault(ErrorCode::local_error, path->parent_path().string() + ": " + ec.message());
     const S3Address from = below(from_, entry.relative);
-    OUT_TRY(download(client_, from.bucket, from.key, path->string(), false));
+    OUT_TRY(download(client_, from.bucket, from.key, path->string(), PathFrom::key, false));
     // Set to the object's time, so that the next comparison finds both equal.
     const timespec when{entry.modified_us / 1'000'000, entry.modified_us % 1'000'000 * 1'000};
     const timespec times[2] = {when, when};

@@ -23,7 +23,7 @@ struct TreeEntry {
 class TreeWalk {
  public:
   virtual ~TreeWalk() = default;
-  // nullopt at the end.
+  // nullopt at the end. After an error of a file or folder below the first, the next call goes on behind that.
   virtual Outcome<std::optional<TreeEntry>> next() = 0;
   // At the end: whether the place exists, empty or not. A prefix without keys may be a typing error.
   virtual bool exists() const = 0;

@@ -14,38 +14,13 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from command_line_case import CONFLICT, CONNECTION, DENIED, FAILURE, NOT_FOUND, OK, USAGE, CommandLineCase  # noqa: E402
 from verbena_server import Server, client_environment, program  # noqa: E402
 
-OK, FAILURE, USAGE, NOT_FOUND, DENIED, CONNECTION, CONFLICT = range(7)
 MIB = 1024 * 1024
 
 
-class CommandLine(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="verbena-cli-")
-        cls.home = pathlib.Path(cls.folder.name)
-        cls.server = Server().start()
-        cls.env = dict(client_environment(cls.home), AWS_ENDPOINT_URL=cls.server.http)
-
-    @classmethod
-    def tearDownClass(cls):
-        status = cls.server.stop()
-        cls.server.__exit__(ValueError, None, None)  # removes the folder
-        cls.folder.cleanup()
-        assert status == 0, status
-
-    def run_program(self, *args, expect=OK, env=None, input=None, native=True):
-        more = ["--native", self.server.native] if native else []
-        done = subprocess.run([program(), *args, *more], env=env or self.env, input=input, capture_output=True, timeout=120,
-                              stdin=subprocess.DEVNULL if input is None else None)
-        self.assertEqual(done.returncode, expect, f"{args}\n{done.stdout!r}\n{done.stderr.decode()}")
-        return done
-
-    def bucket(self, name):
-        self.run_program("mb", f"s3://{name}")
-        return f"s3://{name}"
-
+class CommandLine(CommandLineCase):
     def test_what_was_put_comes_back_through_every_door(self):
         bucket = self.bucket("round-trip")
         for size in (0, 1, 5000, 3 * MIB + 1, 70 * MIB):

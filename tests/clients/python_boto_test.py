@@ -97,6 +97,27 @@ class Boto(PythonCase):
         body = self.fast.get_object(Bucket="bucket", Key="large")["Body"]
         self.assertEqual(body.read(5) + b"".join(body.iter_chunks(1 << 20)), data)
 
+    def test_bodies_that_are_too_large_to_be_held_in_memory_go_by_botocore(self):
+        held = verbena.boto._HELD_MAX
+        verbena.boto._HELD_MAX = 1 << 20
+        try:
+            with tempfile.TemporaryFile() as file:
+                file.write(DATA)
+                file.seek(0)
+                self.fast.put_object(Bucket="bucket", Key="streamed", Body=file)
+            self.assertEqual(self.same("get_object", Bucket="bucket", Key="streamed")["Body"], DATA)
+            large = b"x" * (9 << 20)  # which is fetched in pieces
+            self.plain.put_object(Bucket="bucket", Key="large-streamed", Body=large)
+            self.assertEqual(self.same("get_object", Bucket="bucket", Key="large-streamed")["Body"], large)
+            self.same("get_object", Bucket="bucket", Key="streamed", Range="bytes=1-3000000")
+            self.assertEqual(self.acceleration.counts, {"http": 4})
+            self.same("get_object", Bucket="bucket", Key="streamed", Range="bytes=1-9")
+            self.same("get_object", Bucket="bucket", Key="streamed", Range=f"bytes={len(DATA) - 5}-9000000")
+            self.assertEqual(self.acceleration.counts, {"http": 4, "native": 2})
+        finally:
+            verbena.boto._HELD_MAX = held
+        self.assertEqual(set(self.acceleration.reasons), {"GetObject: too_large", "PutObject of a body that is too large, or of unknown length"})
+
     def test_what_s3_works_out_is_said_by_both(self):
         rule = {"ID": "the rule", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": {"Days": 3}}
         kms = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "team-red"}, "BucketKeyEnabled": True}

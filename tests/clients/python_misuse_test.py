@@ -211,6 +211,26 @@ class Ends(PythonCase):
                 self.assertEqual(into, bytes(200_000))
         asyncio.run(main())
 
+    def test_a_closed_async_client_ends_its_calls_at_a_frozen_server(self):
+        self.client.put("bucket", "frozen", b"x" * 200_000)
+
+        async def main():
+            client = verbena.AsyncClient(client=self.connect())
+            await client.get("bucket", "frozen")
+            self.server.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, self.server.process.pid, os.WSTOPPED)  # all of its threads
+            try:
+                calls = [asyncio.create_task(call) for call in (client.get_into("bucket", "frozen", bytearray(200_000)),
+                                                                client.head("bucket", "frozen"), client.put("bucket", "x", b"x"))]
+                await asyncio.sleep(0.2)
+                await asyncio.wait_for(client.close(), 30)  # and not after operation_timeout
+                for call in calls:
+                    with self.assertRaises(verbena.errors.Cancelled):
+                        await call
+            finally:
+                self.server.process.send_signal(signal.SIGCONT)
+        asyncio.run(main())
+
     def test_the_interpreter_ends_with_calls_under_way(self):
         script = ("import sys, threading; sys.path.insert(0, sys.argv[1]); import verbena\n"
                   "client = verbena.connect(sys.argv[2], native_endpoint=sys.argv[3], access_key=sys.argv[4], secret_key=sys.argv[5])\n"

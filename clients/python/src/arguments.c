@@ -109,12 +109,20 @@ bool parse_get(Request* request, PyObject* const* values, Py_ssize_t nargs, PyOb
     } else if (is(name, "metadata")) {
       request->want_info = PyObject_IsTrue(value) == 1;
       request->get.info = request->want_info ? &request->info : NULL;
+    } else if (is(name, "size_max")) {
+      ok = value == Py_None || number_of(value, &request->size_max);
     } else {
       ok = unknown(name);
     }
     if (!ok) return false;
   }
   return true;
+}
+
+bool within_bound(const Request* request, uint64_t bytes) {
+  if (request->size_max == 0 || bytes <= request->size_max) return true;
+  raise_error(VERBENA_TOO_LARGE, "larger than what the caller takes");
+  return false;
 }
 
 bool append_place(PyObject* at, uint64_t* place) {

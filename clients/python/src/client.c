@@ -232,7 +232,7 @@ static bool room_for(Client* client, verbena_client* used, const char* bucket, c
     known = known && request->ranges[i].length != 0;
     if (__builtin_add_overflow(*room, request->ranges[i].length, room)) known = false;
   }
-  if (known && *room <= (64u << 20)) return true;
+  if (known && *room <= (64u << 20) && (request->size_max == 0 || *room <= request->size_max)) return true;
   verbena_head_options head = {.struct_size = sizeof head};
   head.version_id = request->get.version_id;
   head.cancellation = client->cancellation;
@@ -254,7 +254,7 @@ static bool room_for(Client* client, verbena_client* used, const char* bucket, c
       *room += length == 0 || length > left ? left : length;
     }
   }
-  return true;
+  return within_bound(request, *room);
 }
 
 static Buffer* get_once(Client* client, verbena_client* used, const char* bucket, const char* key, Request* request,

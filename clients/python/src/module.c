@@ -32,9 +32,11 @@ PyObject* raise_last(int code) {
   return NULL;
 }
 
-PyObject* raise_closed(void) {
+PyObject* raise_closed(void) { return raise_error(-1, "the client is closed"); }
+
+PyObject* raise_error(int code, const char* message) {
   PyObject* make = maker();
-  PyObject* exception = make == NULL ? NULL : PyObject_CallFunction(make, "isssi", -1, "the client is closed", "", "", 0);
+  PyObject* exception = make == NULL ? NULL : PyObject_CallFunction(make, "isssi", code, message, "", "", 0);
   if (exception != NULL) {
     PyErr_SetObject((PyObject*)Py_TYPE(exception), exception);
     Py_DECREF(exception);

@@ -33,10 +33,9 @@ typedef struct {
 } Large;
 
 typedef struct {
-  PyObject_HEAD
-  verbena_client* client;              // NULL once closed
-  verbena_client* leaving;             // closed during calls: the last of them ends it
-  verbena_cancellation* cancellation;  // of all calls, used by close()
+  PyObject_HEAD verbena_client* client;  // NULL once closed
+  verbena_client* leaving;               // closed during calls: the last of them ends it
+  verbena_cancellation* cancellation;    // of all calls, used by close()
   size_t users;
   bool far;  // the server is on another host, or unknown: large objects are not fetched in pieces
   Pool pool;
@@ -44,13 +43,12 @@ typedef struct {
 } Client;
 
 typedef struct {
-  PyObject_HEAD
-  verbena_buffer* buffer;  // NULL once released
-  size_t size;             // the visible size
-  size_t exports;          // buffer views that Python holds
-  Client* owner;           // takes the memory back
-  PyObject* reply;         // of the GET that filled it, or NULL
-  bool registered;         // memory owned by `view`, or by `device`
+  PyObject_HEAD verbena_buffer* buffer;  // NULL once released
+  size_t size;                           // the visible size
+  size_t exports;                        // buffer views that Python holds
+  Client* owner;                         // takes the memory back
+  PyObject* reply;                       // of the GET that filled it, or NULL
+  bool registered;                       // memory owned by `view`, or by `device`
   Py_buffer view;
   PyObject* device;  // the array whose memory on a device this is; NULL: host memory
   bool device_read_only;
@@ -58,8 +56,7 @@ typedef struct {
 
 // The result of a call. Attributes are created on access.
 typedef struct {
-  PyObject_HEAD
-  uint64_t bytes;
+  PyObject_HEAD uint64_t bytes;
   verbena_object object;
   verbena_transfer transfer;
   verbena_info* info;
@@ -80,6 +77,8 @@ PyObject* made_by_calls(PyTypeObject* type, PyObject* arguments, PyObject* keywo
 // Raises the exception of verbena.errors for the failure of this thread's last call. Always returns NULL.
 PyObject* raise_last(int code);
 PyObject* raise_closed(void);
+// Likewise an error that the library did not report.
+PyObject* raise_error(int code, const char* message);
 // The exception object, for a future.
 PyObject* make_exception(void);
 
@@ -94,12 +93,15 @@ typedef struct {
   PyObject* metadata_items;  // whose text the pairs are
   verbena_info* info;
   bool want_info;
+  uint64_t size_max;  // of what a GET returns; 0: no bound
 } Request;
 bool parse_get(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 bool parse_put(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 bool parse_append(Request* request, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 // The offset of an append; None or NULL: the object's end.
 bool append_place(PyObject* at, uint64_t* place);
+// False, with TooLarge, of more bytes than the caller takes.
+bool within_bound(const Request* request, uint64_t bytes);
 void free_request(Request* request);
 // UTF-8 of a str, which must not contain zero bytes; NULL with an exception.
 const char* text_of(PyObject* value, const char* what);
@@ -154,7 +156,8 @@ void pool_put(Client* client, verbena_buffer* buffer);
 verbena_buffer* pool_take(Client* client, size_t size);
 size_t pool_class(size_t size);
 // Bucket and key of a call with that many positional arguments.
-bool names_of(PyObject* const* values, Py_ssize_t nargs, Py_ssize_t wanted, const char* usage, const char** bucket, const char** key);
+bool names_of(PyObject* const* values, Py_ssize_t nargs, Py_ssize_t wanted, const char* usage, const char** bucket,
+              const char** key);
 // GET into pooled memory.
 Buffer* get_buffer(Client* client, verbena_client* used, const char* bucket, const char* key, Request* request);
 
@@ -169,8 +172,7 @@ typedef struct {
   verbena_lease take;  // that a get or head takes of what it finds; without milliseconds none
 } Call;
 typedef struct {
-  PyObject_HEAD
-  verbena_item_result* results;
+  PyObject_HEAD verbena_item_result* results;
   size_t count, failed;
   size_t shorter;  // get: without an error, and with fewer bytes than their place
   size_t present;  // put if absent: left as they were
@@ -184,7 +186,8 @@ PyObject* client_batch_of_blocks(PyObject* self, PyObject* const* values, Py_ssi
 PyObject* client_batch(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 PyTypeObject* make_results_type(void);
 
-// The arrival of a batch's items (progress.c). progress_in_order is verbena_batch::in_order; neither call needs the GIL.
+// The arrival of a batch's items (progress.c). progress_in_order is verbena_batch::in_order; neither call needs the
+// GIL.
 void progress_in_order(void* context, size_t leading);
 void progress_batch_ended(Progress* progress, size_t count);
 PyTypeObject* make_progress_type(void);
@@ -199,8 +202,8 @@ PyObject* client_remove_bound(PyObject* self, PyObject* arguments);
 // pieces.c
 PyObject* client_get_bytes(PyObject* self, PyObject* const* values, Py_ssize_t nargs, PyObject* names);
 // GET into the caller's own memory. NULL: not applicable or failed; an ordinary GET then reports the error.
-Reply* get_pieces(Client* client, verbena_client* used, const char* bucket, const char* key, const Request* request, void* into,
-                  size_t room);
+Reply* get_pieces(Client* client, verbena_client* used, const char* bucket, const char* key, const Request* request,
+                  void* into, size_t room);
 
 // part.c
 PyObject* client_watch_begin(PyObject* self, PyObject* arguments, PyObject* keywords);  // watch.c

@@ -154,7 +154,8 @@ static PyObject* in_large_bytes(Client* client, verbena_client* used, const char
   if (reply == NULL) return NULL;
   uint64_t begin, size;
   part_of(request, reply->object.size, &begin, &size);
-  PyObject* made = size < worth_it || size > PY_SSIZE_T_MAX / 2 ? NULL : new_large_bytes(client, (Py_ssize_t)size);
+  PyObject* made = NULL;
+  if (within_bound(request, size) && size >= worth_it && size <= PY_SSIZE_T_MAX / 2) made = new_large_bytes(client, (Py_ssize_t)size);
   if (made != NULL && move_pieces(client, used, bucket, key, begin, PyBytes_AsString(made), size, reply)) {
     remember_large_bytes(client, made);
     return Py_BuildValue("(NN)", made, (PyObject*)reply);

@@ -18,6 +18,7 @@ class AsyncClient:
         self.client = client if client is not None else connect(endpoint, **options)
         self._queue = _native.Queue()
         self._loop = None
+        self._operations = set()  # in progress
 
     async def __aenter__(self):
         return self
@@ -28,6 +29,8 @@ class AsyncClient:
     async def close(self):
         """Calls in progress end with Cancelled."""
         self.client.close()
+        for operation in list(self._operations):
+            operation.cancel()
         while self._queue.started:
             await asyncio.sleep(0.001)
             self._drain()
@@ -53,6 +56,8 @@ class AsyncClient:
             raise RuntimeError("the client belongs to another event loop")
         future = loop.create_future()
         operation = self._queue.start(self.client, future, kind, bucket, key, memory, **options)
+        self._operations.add(operation)
+        future.add_done_callback(lambda _: self._operations.discard(operation))
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:

@@ -27,6 +27,7 @@ _PART = _PASSED | _SUMMED
 _REST_S = 10  # pause before tokens are tried again
 _UNSIGNED = {"authorization", "content-length", "amz-sdk-invocation-id", "amz-sdk-request"}  # or added after signing
 _LATER = "verbena-later"  # placeholder of a Content-MD5
+_HELD_MAX = 1 << 30  # larger bodies are left to botocore, which need not hold them in memory
 _CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256", "SHA512", "MD5", "XXHASH64", "XXHASH3", "XXHASH128")
 
 
@@ -167,9 +168,11 @@ class Acceleration:
             first = int(match[1])
             options["range"] = (first, int(match[2]) - first + 1 if match[2] else 0)
         try:
-            got, reply = self.client.get_bytes(*address, metadata=True, **options)
+            got, reply = self.client.get_bytes(*address, metadata=True, size_max=_HELD_MAX, **options)
         except (errors.VerbenaError, ValueError) as error:
             return self._decline(f"GetObject: {getattr(error, 'code', 'invalid')}")
+        except MemoryError:
+            return self._decline("GetObject: no memory")
         self._count(reply.door)
         return (*get_answer(reply, len(got), asked, "x-amz-checksum-mode" in headers), got)
 
@@ -223,6 +226,9 @@ class Acceleration:
             return self._decline(f"{what} with a checksum that comes later", None, request)
         if len(checksums) > 1 or headers.get("content-encoding") or _streaming(headers):
             return self._decline(f"{what} in chunks", None, request)
+        length = headers.get("content-length", "")
+        if hasattr(request.body, "read") and not (length.isdecimal() and int(length) <= _HELD_MAX):
+            return self._decline(f"{what} of a body that is too large, or of unknown length", None, request)
         body = _Body(request.body, checksums[0] if checksums else None)
         if body.bytes is None:
             return self._decline(f"{what} of a body that is no bytes in memory", body, request)

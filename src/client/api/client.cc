@@ -61,9 +61,7 @@ Outcome<GetReply> Client::get(const std::string& bucket, const std::string& key,
 Outcome<GetReply> Client::get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
                                      const Buffer& into, const GetOptions& options) const {
   OUT_TRY(impl_->usable());
-  if (into.on_device()) return impl_->device_get_ranges(bucket, key, ranges, into, options);
-  return impl_->get_ranges(bucket, key, ranges, {into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr},
-                           options);
+  return impl_->get_ranges(bucket, key, ranges, into, options);
 }
 
 Outcome<PutReply> Client::put(const std::string& bucket, const std::string& key, const Buffer& from,

@@ -55,6 +55,13 @@ void add_reason(std::string& reasons, std::string_view door, const std::string& 
 
 std::unexpected<ClientError> cancelled() { return fault(ErrorCode::cancelled, "cancelled by the caller"); }
 
+// A wait between two attempts ends with the cancellation, which is then the outcome.
+template <class T>
+Outcome<T> unless_cancelled(Outcome<T> outcome, const std::stop_token& stop) {
+  if (!outcome && stop.stop_requested()) return cancelled();
+  return outcome;
+}
+
 bool conditional(const PutOptions& options) {
   return !options.if_match.empty() || !options.if_none_match.empty() || options.append_at;
 }
@@ -260,7 +267,7 @@ Outcome<GetReply> Client::Impl::get(const std::string& bucket, const std::string
                                     const GetOptions& options, bool native_too) {
   unsigned attempts = 0;
   const auto once = [&] { return get_once(bucket, key, into, options, native_too); };
-  auto got = client::with_retries(retry_, true, attempts, once, options.cancel);
+  auto got = unless_cancelled(client::with_retries(retry_, true, attempts, once, options.cancel), options.cancel);
   if (got) got->transfer.attempts = attempts;
   return got;
 }
@@ -301,12 +308,25 @@ Outcome<GetReply> Client::Impl::get_ranges(const std::string& bucket, const std:
   return all;
 }
 
+Outcome<GetReply> Client::Impl::get_ranges(const std::string& bucket, const std::string& key,
+                                           std::span<const Range> ranges, const Buffer& into,
+                                           const GetOptions& options) {
+  if (into.on_device()) return device_get_ranges(bucket, key, ranges, into, options);
+  return get_ranges(bucket, key, ranges, GetMemory{into.bytes_, into.memory_ ? into.memory_->native.get() : nullptr},
+                    options);
+}
+
 Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const std::string& key, Bytes from,
                                              const PutOptions& options, std::string& reason, bool& done) {
   done = false;
   client::S3Call call{.method = "PUT", .bucket = bucket, .key = key};
   OUT_ASSIGN(call.headers, client::put_headers(options));
-  const client::KnownChecksum checksum{Algorithm::crc32c, client::crc32c_base64(crc32c(from))};
+  client::KnownChecksum checksum{Algorithm::crc32c, {}};
+  if (options.checksum.empty()) {
+    checksum.base64 = client::crc32c_base64(crc32c(from));
+  } else {  // the server compares it with the bytes that it read, before it commits
+    OUT_ASSIGN(checksum, client::parse_checksum(options.checksum));
+  }
   OUT_ASSIGN(auto reply, token_->put(std::move(call), from, checksum, options.md5_etag, reason));
   if (!reply) return PutReply();
   done = true;
@@ -393,20 +413,23 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
 Outcome<PutReply> Client::Impl::put(const std::string& bucket, const std::string& key, PutMemory from,
                                     const PutOptions& options, bool native_too) {
   if (native_too) flush_appends(bucket, key);
-  const bool native_first = session_ && native_too && (options_.via == Via::native || session_->open());
-  if (!native_first && !options.append_at && from.bytes.size() > options_.multipart_threshold) {
+  const bool native_first =
+      session_ && native_too && fits_native(from.bytes.size()) && (options_.via == Via::native || session_->open());
+  const uint64_t whole_max = std::min(options_.multipart_threshold, client::put_size_max);
+  if (!native_first && !options.append_at && from.bytes.size() > whole_max) {
     return put_parts(bucket, key, from.bytes, options);
   }
   unsigned attempts = 0;
   const auto once = [&] { return put_once(bucket, key, from, options, native_too); };
-  auto put = client::with_retries_of_change(retry_, !conditional(options), attempts, once, options.cancel);
+  auto put = unless_cancelled(
+      client::with_retries_of_change(retry_, !conditional(options), attempts, once, options.cancel), options.cancel);
   if (put) put->transfer.attempts = attempts;
   return put;
 }
 
 Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::string& key, const HeadOptions& options) {
   if (!options.version_id.empty() && options_.via == Via::native) return no_versions();
-  return retried(true, [&]() -> Outcome<ObjectInfo> {
+  const auto once = [&]() -> Outcome<ObjectInfo> {
     if (options.cancel.stop_requested()) return cancelled();
     if (session_ && options.version_id.empty()) {
       auto info = session_->head(bucket, key, options);
@@ -417,7 +440,8 @@ Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::str
     auto info = s3_->head(bucket, key, options);
     if (!info && options.cancel.stop_requested()) return cancelled();
     return info;
-  });
+  };
+  return unless_cancelled(retried(true, once, options.cancel), options.cancel);
 }
 
 // Never repeated, at any door, once it may have happened: a second DELETE could remove an object stored after the
@@ -425,7 +449,7 @@ Outcome<ObjectInfo> Client::Impl::head(const std::string& bucket, const std::str
 Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) {
   if (!options.version_id.empty() && options_.via == Via::native) return no_versions();
   flush_appends(bucket, key);
-  return retried_change([&]() -> Outcome<> {
+  const auto once = [&]() -> Outcome<> {
     if (options.cancel.stop_requested()) return cancelled();
     if (session_ && options.version_id.empty()) {
       auto removed = session_->remove(bucket, key, options);
@@ -436,7 +460,8 @@ Outcome<> Client::Impl::remove(const std::string& bucket, const std::string& key
     auto removed = s3_->remove(bucket, key, options);
     if (!removed && options.cancel.stop_requested()) return cancelled();
     return removed;
-  });
+  };
+  return unless_cancelled(retried_change(once, options.cancel), options.cancel);
 }
 
 // Repeated if the caller gave a token; without one never, once it may have happened.
@@ -461,7 +486,8 @@ Outcome<> Client::Impl::rename(const std::string& bucket, const std::string& fro
     return renamed;
   };
   unsigned attempts = 0;
-  return client::with_retries_of_change(retry_, repeatable, attempts, once);
+  auto renamed = client::with_retries_of_change(retry_, repeatable, attempts, once, options.cancel);
+  return unless_cancelled(std::move(renamed), options.cancel);
 }
 
 // Pages of one listing must come from one door: the prefix of the continuation names it ("n:" native, "h:" HTTP).
@@ -478,7 +504,7 @@ Outcome<ListPage> Client::Impl::list(const std::string& bucket, const ListOption
   }
   if (go_on_native && !session_) return fault(ErrorCode::invalid_argument, "not a continuation of this client");
   bool native = session_ && !go_on_http;
-  auto page = retried(true, [&]() -> Outcome<ListPage> {
+  const auto once = [&]() -> Outcome<ListPage> {
     if (options.cancel.stop_requested()) return cancelled();
     if (native) {
       auto got = session_->list(bucket, page_options);
@@ -489,7 +515,8 @@ Outcome<ListPage> Client::Impl::list(const std::string& bucket, const ListOption
     auto got = s3_->list(bucket, page_options);
     if (!got && options.cancel.stop_requested()) return cancelled();
     return got;
-  });
+  };
+  auto page = unless_cancelled(retried(true, once, options.cancel), options.cancel);
   if (page && page->truncated) page->continuation.insert(0, native ? "n:" : "h:");
   return page;
 }
@@ -561,7 +588,7 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
     return;
   }
   client::AsyncPut call{std::move(from), std::move(options), std::move(done), inline_done};
-  if (!session_ || !session_->open()) {
+  if (!session_ || !session_->open() || !fits_native(call.from.size())) {
     workers_->post([this, bucket = std::move(bucket), key = std::move(key), call = std::move(call)] {
       call.done(put(bucket, key, memory_of(call.from), call.options));
     });

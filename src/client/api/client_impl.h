@@ -9,6 +9,7 @@
 
 #include "client/api/appends.h"
 #include "client/api/device.h"
+#include "client/api/part_sizes.h"
 #include "client/endpoint.h"
 #include "client/forks.h"
 #include "client/http/s3_http.h"
@@ -46,6 +47,12 @@ namespace client {
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
 
+// An item of a batch that goes another way, and what its first attempt leaves open.
+struct AgainItem {
+  size_t number;
+  Doubt doubt;
+};
+
 // The keys of a match.
 struct MatchKeys {
   const std::string& bucket;
@@ -65,6 +72,8 @@ class Client::Impl {
                         bool native_too = true);
   Outcome<GetReply> get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
                                GetMemory into, const GetOptions& options);
+  Outcome<GetReply> get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
+                               const Buffer& into, const GetOptions& options);
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, PutMemory from, const PutOptions& options,
                         bool native_too = true);
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
@@ -119,13 +128,17 @@ class Client::Impl {
   std::optional<Outcome<GetReply>> direct_get(const std::string& bucket, const std::string& key, const Buffer& into,
                                               const GetOptions& options, client::DeviceCopies& copies,
                                               std::string& reason);
+  // `doubt`: records that attempt, if it failed.
   std::optional<Outcome<PutReply>> direct_put(const std::string& bucket, const std::string& key, const Buffer& from,
-                                              const PutOptions& options, std::string& reason);
+                                              const PutOptions& options, std::string& reason, client::Doubt& doubt);
+  // Through the lane's ring, or through memory of its own.
+  Outcome<PutReply> own_put(const std::string& bucket, const std::string& key, const Buffer& from,
+                            const PutOptions& options, client::DeviceCopies& copies);
   std::optional<Outcome<Transfer>> direct_many(Many what, std::span<const BatchItem> items,
                                                std::span<const Buffer> windows, std::span<BatchResult> results,
                                                const BatchOptions& options, client::DeviceCopies& copies,
                                                std::string& reason);
-  Outcome<Transfer> some_again(Many what, std::span<const size_t> which, std::span<const BatchItem> items,
+  Outcome<Transfer> some_again(Many what, std::span<const client::AgainItem> which, std::span<const BatchItem> items,
                                std::span<const Buffer> windows, std::span<BatchResult> results,
                                const BatchOptions& options, client::DeviceCopies& copies);
   // Through the lane's ring.
@@ -143,17 +156,20 @@ class Client::Impl {
   client::S3Http& s3() { return *s3_; }
   // Retries an operation that only HTTP has.
   template <class Fn>
-  auto retried(bool idempotent, Fn&& operation) {
+  auto retried(bool idempotent, Fn&& operation, const std::stop_token& stop = {}) {
     unsigned attempts = 0;
-    return client::with_retries(retry_, idempotent, attempts, std::forward<Fn>(operation));
+    return client::with_retries(retry_, idempotent, attempts, std::forward<Fn>(operation), stop);
   }
   // Retries a change that must not be made twice.
   template <class Fn>
-  auto retried_change(Fn&& operation) {
+  auto retried_change(Fn&& operation, const std::stop_token& stop = {}) {
     unsigned attempts = 0;
-    return client::with_retries_of_change(retry_, false, attempts, std::forward<Fn>(operation));
+    return client::with_retries_of_change(retry_, false, attempts, std::forward<Fn>(operation), stop);
   }
   const ClientOptions& options() const { return options_; }
+  // Whether an object of this size may be offered to the native door, which takes it whole; a larger one goes in parts,
+  // which HTTP and tokens carry.
+  bool fits_native(uint64_t size) const { return options_.via == Via::native || size <= client::put_size_max; }
 
  private:
   explicit Impl(ClientOptions options) : options_(std::move(options)) {}

@@ -36,8 +36,8 @@ bool another_way_may_help(const ClientError& error, bool repeatable) {
 
 // Items of a batch without a result that counts, which another way may have. A place that was told to hold its bytes
 // stays as it is.
-std::vector<size_t> repeatable_items(const ManyCall& call, const Outcome<>& done, bool writes) {
-  std::vector<size_t> again;
+std::vector<AgainItem> repeatable_items(const ManyCall& call, const Outcome<>& done, bool writes) {
+  std::vector<AgainItem> again;
   for (size_t i = call.told; i < call.items.size(); ++i) {
     const BatchItem& item = call.items[i];
     const bool repeatable = !writes || (item.if_match.empty() && item.if_none_match.empty());
@@ -49,7 +49,8 @@ std::vector<size_t> repeatable_items(const ManyCall& call, const Outcome<>& done
       error.code = done.error().code;
     }
     if (another_way_may_help(error, repeatable)) {
-      again.push_back(i);
+      again.push_back({i, {}});
+      if (writes) again.back().doubt.after(error);
     } else if (call.answered[i] == 0) {
       call.results[i].error = error.code;
     }
@@ -150,13 +151,14 @@ std::optional<Outcome<GetReply>> Client::Impl::direct_get(const std::string& buc
 
 std::optional<Outcome<PutReply>> Client::Impl::direct_put(const std::string& bucket, const std::string& key,
                                                           const Buffer& from, const PutOptions& options,
-                                                          std::string& reason) {
+                                                          std::string& reason, client::Doubt& doubt) {
   const client::NativeDevice* const memory = options.append_at ? nullptr : direct_memory(from, reason);
   if (memory == nullptr) return std::nullopt;
   flush_appends(bucket, key);
   auto put = session_->put(bucket, key, from.bytes(), memory, options);
   const bool repeatable = options.if_match.empty() && options.if_none_match.empty();
   if (!put && client::another_way_may_help(put.error(), repeatable)) {
+    doubt.after(put.error());
     reason = "direct: " + put.error().message;
     return std::nullopt;
   }
@@ -198,25 +200,40 @@ std::optional<Outcome<Transfer>> Client::Impl::direct_many(Many what, std::span<
   if (!done) reason = "direct: " + done.error().message;
   const auto again = client::repeatable_items(call, done, writes);
   if (!done && again.empty()) return std::unexpected(done.error());
-  if (again.size() == items.size() && call.told == 0) return std::nullopt;
+  if (again.size() == items.size() && call.told == 0 && !writes) return std::nullopt;
   if (!again.empty()) {
     if (reason.empty()) reason = "direct: the device did not copy all items";
-    if (auto rest = some_again(what, again, items, windows, results, options, copies); !rest) return rest;
-    transfer.fell_back_reason = std::move(reason);
+    auto rest = some_again(what, again, items, windows, results, options, copies);
+    if (!rest) return rest;
+    if (again.size() == items.size()) {
+      transfer = std::move(*rest);
+      transfer.bytes = 0;
+    }
+    if (transfer.fell_back_reason.empty()) transfer.fell_back_reason = std::move(reason);
   }
   for (size_t i = 0; i < items.size(); ++i) transfer.bytes += results[i].error ? 0 : results[i].bytes;
   return transfer;
 }
 
-// Those items go the client's own way.
-Outcome<Transfer> Client::Impl::some_again(Many what, std::span<const size_t> which, std::span<const BatchItem> items,
-                                           std::span<const Buffer> windows, std::span<BatchResult> results,
-                                           const BatchOptions& options, DeviceCopies& copies) {
+// Those items go the client's own way. Of one whose first attempt may have happened the second does not tell that
+// nothing was done.
+Outcome<Transfer> Client::Impl::some_again(Many what, std::span<const client::AgainItem> which,
+                                           std::span<const BatchItem> items, std::span<const Buffer> windows,
+                                           std::span<BatchResult> results, const BatchOptions& options,
+                                           DeviceCopies& copies) {
   std::vector<BatchItem> some;
-  for (const size_t i : which) some.push_back(items[i]);
+  for (const client::AgainItem& item : which) some.push_back(items[item.number]);
   std::vector<BatchResult> found(some.size());
   auto moved = own_many(what, some, windows, found, {.in_order = {}, .lease = options.lease, .take = nullptr}, copies);
-  for (size_t i = 0; i < which.size(); ++i) results[which[i]] = std::move(found[i]);
+  for (size_t i = 0; i < which.size(); ++i) {
+    if (found[i].error) {
+      ClientError second;
+      second.code = *found[i].error;
+      found[i].error = which[i].doubt.about(std::move(second)).code;
+    }
+    if (!moved) moved = std::unexpected(which[i].doubt.about(std::move(moved).error()));
+    results[which[i].number] = std::move(found[i]);
+  }
   if (moved && options.in_order) options.in_order(items.size());
   return moved;
 }

@@ -63,33 +63,38 @@ Outcome<PutReply> Client::Impl::device_put(const std::string& bucket, const std:
   DeviceCopies copies(*lanes_, std::move(lane), options_.operation_timeout);
   OUT_TRY(copies.after(*from.memory_->device, options.cancel));
   std::string reason;
-  if (auto direct = direct_put(bucket, key, from, options, reason)) return std::move(*direct);
+  client::Doubt doubt;
+  if (auto direct = direct_put(bucket, key, from, options, reason, doubt)) return std::move(*direct);
+  auto stored = own_put(bucket, key, from, options, copies);
+  if (!stored) return std::unexpected(doubt.about(std::move(stored).error()));
+  stored->transfer.device_path = client::device_path(copies.lane(), stored->transfer);
+  if (stored->transfer.fell_back_reason.empty()) stored->transfer.fell_back_reason = std::move(reason);
+  return stored;
+}
+
+Outcome<PutReply> Client::Impl::own_put(const std::string& bucket, const std::string& key, const Buffer& from,
+                                        const PutOptions& options, DeviceCopies& copies) {
   const uint64_t address = reinterpret_cast<uintptr_t>(from.data());
-  const auto done = [&](Outcome<PutReply> stored) {
-    if (!stored) return stored;
-    stored->transfer.device_path = client::device_path(copies.lane(), stored->transfer);
-    if (stored->transfer.fell_back_reason.empty()) stored->transfer.fell_back_reason = std::move(reason);
-    return stored;
-  };
   if (from.size() <= copies.lane().bytes.size()) {
     const MutableBytes bytes = copies.lane().bytes.first(from.size());
     OUT_TRY(copies.read(bytes, address));
     OUT_TRY(copies.finish());
-    return done(put(bucket, key, {bytes, copies.lane().native}, options));
+    return put(bucket, key, {bytes, copies.lane().native}, options);
   }
   client::DeviceReader reader(copies, address, from.size());
   const bool native = session_ && (options_.via == Via::native || session_->open());
   const bool whole = options_.via == Via::native || options.append_at || !options.checksum.empty() ||
                      from.size() <= (native ? client::native_whole_max : options_.multipart_threshold);
   if (!whole) {
+    PutOptions sized = options;
+    sized.stream_size = from.size();
     const Reader fill = [&](std::span<std::byte> into) { return reader.fill(into); };
-    return done(put_stream(bucket, key, fill, options));
+    return put_stream(bucket, key, fill, sized);
   }
   OUT_ASSIGN(const Buffer staged, allocate(from.size()));
   OUT_TRY(reader.fill(staged.bytes()));
   OUT_TRY(copies.finish());
-  auto stored = done(put(bucket, key, memory_of(staged), options));
-  return stored;
+  return put(bucket, key, memory_of(staged), options);
 }
 
 }  // namespace verbena

@@ -1,6 +1,10 @@
 // The client's behaviour when a door breaks its contract: scripted servers.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+#include <thread>
+
 #include "base/checksum.h"
 #include "client/api/client_impl.h"
 #include "client/http/object_headers.h"
@@ -82,6 +86,33 @@ TEST(Fallback, APutIsDoneByTokenOnlyWithTheMatchingChecksum) {
   EXPECT_EQ(put->transfer.provider, "tcp");
   EXPECT_EQ(put->transfer.bytes, 7u);
   EXPECT_EQ(put->etag, "t");
+}
+
+// The checksum of the bytes at hand was sent in its place, and bytes that were wrong already were stored.
+TEST(Fallback, AChecksumThatTheCallerGivesGoesByTokenToo) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    const std::string right = crc_of("payload");
+    if (!request.has("x-amz-checksum-crc32c: " + right)) {
+      return http_reply(400, "", "<Error><Code>BadDigest</Code></Error>");
+    }
+    return http_reply(200, "etag: \"t\"\r\nx-amz-rdma-reply: 200\r\nx-amz-checksum-crc32c: " + right + "\r\n", "");
+  });
+  for (const Via via : {Via::token, Via::automatic}) {
+    auto client = Client::connect(options_for(server, via));
+    ASSERT_TRUE(client);
+    const size_t before = server.requests().size();
+    PutOptions options;
+    options.checksum = "CRC32C:AAAAAA==";
+    auto put = client->put("b", "k", bytes_of("payload"), options);
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().code, ErrorCode::checksum_mismatch) << put.error().message;
+    EXPECT_EQ(server.requests().size(), before + 1);
+    EXPECT_TRUE(server.requests().back().has("x-amz-checksum-crc32c: AAAAAA=="));
+    options.checksum = "CRC32C:" + crc_of("payload");
+    put = client->put("b", "k", bytes_of("payload"), options);
+    ASSERT_TRUE(put) << put.error().message;
+    EXPECT_EQ(put->transfer.door, Via::token);
+  }
 }
 
 // A writer goes on at the size that the reply named.
@@ -352,6 +383,39 @@ TEST(Fallback, NoServerAtAllIsSaidAtOnce) {
     ASSERT_FALSE(client);
     EXPECT_EQ(client.error().code, ErrorCode::connection_failed) << to_string(via);
   }
+}
+
+// It waited for another call's whole transfer, also after it had been cancelled.
+TEST(Fallback, ACallByTokenThatWaitsForAnotherIsCancelled) {
+  std::atomic<int> held{0};
+  std::atomic<bool> over{false};
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    ++held;
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return http_reply(404, "", "<Error><Code>NoSuchKey</Code></Error>");
+  });
+  auto client = Client::connect(options_for(server, Via::token));
+  ASSERT_TRUE(client) << client.error().message;
+  const auto get = [&client](const std::stop_token& stop) {
+    std::vector<std::byte> into(8);
+    GetOptions options;
+    options.cancel = stop;
+    const auto got = client->get("b", "k", std::span(into), options);
+    return got ? std::string() : std::string(to_string(got.error().code));
+  };
+  std::vector<std::future<std::string>> before;
+  constexpr int links = 8;
+  for (int i = 0; i < links; ++i) before.push_back(std::async(std::launch::async, get, std::stop_token()));
+  while (held < links) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::stop_source stop;
+  auto ninth = std::async(std::launch::async, get, stop.get_token());
+  EXPECT_EQ(ninth.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  stop.request_stop();
+  // Without it, it waits for one of the eight.
+  EXPECT_EQ(ninth.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  over = true;
+  EXPECT_EQ(ninth.get(), "cancelled");
+  for (auto& one : before) EXPECT_EQ(one.get(), "no_such_key");
 }
 
 }  // namespace

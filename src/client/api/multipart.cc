@@ -12,8 +12,6 @@ using client::fault;
 
 namespace {
 
-constexpr uint64_t parts_max = 10'000;  // S3
-constexpr uint64_t stream_native_max = 5 * GiB;
 constexpr std::chrono::milliseconds abort_after_cancel{500};  // a cancelled call does not wait long for a frozen server
 
 struct SentPart {
@@ -150,8 +148,8 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
         if (!*more) return;
         number = next_number++;
       }
-      if (number > static_cast<int>(parts_max)) {
-        return fail_upload({ErrorCode::too_large, "more than 10000 parts: choose a larger part_size", {}, 0, {}});
+      if (number > static_cast<int>(client::parts_max)) {
+        return fail_upload({ErrorCode::too_large, "more than 10000 parts", {}, 0, {}});
       }
       SentPart sent;
       sent.crc32c = crc32c(piece.bytes);
@@ -190,7 +188,7 @@ Outcome<PutReply> Client::Impl::put_parts(const std::string& bucket, const std::
       return fault(ErrorCode::checksum_mismatch, "the bytes do not have the checksum that was given");
     }
   }
-  const uint64_t part_size = std::max(options_.part_size, (from.size() + parts_max - 1) / parts_max);
+  const uint64_t part_size = client::part_size_for(options_.part_size, from.size());
   const uint64_t parts = (from.size() + part_size - 1) / part_size;
   Bytes left = from;
   const NextPart next = [&](Piece& piece) -> Outcome<bool> {
@@ -226,7 +224,7 @@ Outcome<PutReply> Client::Impl::put_stream(const std::string& bucket, const std:
                                            const PutOptions& options) {
   // The native door takes an object in one piece, held in memory, so only small ones go there by choice.
   const bool native_only = options_.via == Via::native;
-  const uint64_t whole_max = native_only ? stream_native_max : std::max(options_.multipart_threshold, MiB);
+  const uint64_t whole_max = native_only ? client::put_size_max : std::max(options_.multipart_threshold, MiB);
   std::vector<std::byte> first;
   OUT_ASSIGN(const bool ended, read_up_to(from, whole_max, first));
   if (ended) return put(bucket, key, {first, nullptr}, options);
@@ -239,15 +237,17 @@ Outcome<PutReply> Client::Impl::put_stream(const std::string& bucket, const std:
 
   Bytes left = first;  // bytes that were read already go first
   bool at_end = false;
+  client::PartSizes sizes(options_.part_size, options.stream_size);
   const NextPart next = [&](Piece& piece) -> Outcome<bool> {
     if (at_end) return false;
     piece.own.clear();
-    if (left.size() >= options_.part_size) {
-      piece.bytes = left.first(options_.part_size);
+    const uint64_t part_size = sizes.next();
+    if (left.size() >= part_size) {
+      piece.bytes = left.first(part_size);
       left = left.subspan(piece.bytes.size());
       return true;
     }
-    OUT_ASSIGN(at_end, read_up_to(from, options_.part_size - left.size(), piece.own));
+    OUT_ASSIGN(at_end, read_up_to(from, part_size - left.size(), piece.own));
     piece.own.insert(piece.own.begin(), left.begin(), left.end());
     left = {};
     piece.bytes = piece.own;

@@ -1,6 +1,7 @@
 // Large PUTs in parts, by HTTP to scripted servers.
 #include <gtest/gtest.h>
 
+#include "client/api/part_sizes.h"
 #include "client/testing/scripted_client.h"
 #include "verbena/client.h"
 
@@ -60,6 +61,43 @@ TEST(Multipart, AStreamThatIsTooLongForOneAppendIsRefused) {
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, ErrorCode::unsupported) << put.error().message;
   EXPECT_TRUE(server.requests().empty());
+}
+
+// It ended after 10,000 parts of part_size, 156 GiB of the command line's.
+TEST(Multipart, ThePartsOfAStreamAreAsLargeAsItsSizeNeeds) {
+  net::ScriptedServer server([](const net::ScriptedRequest& request, int) {
+    return request.has("?uploads") ? an_upload() : net::http_reply(200, "etag: \"e\"\r\n", "");
+  });
+  const Client client = client_of_parts(server);
+  PutOptions options;
+  options.stream_size = 60'000 * MiB;
+  uint64_t left = 13 * MiB;
+  const Reader reader = [&](std::span<std::byte> into) {
+    const size_t n = std::min<uint64_t>(left, into.size());
+    left -= n;
+    return n;
+  };
+  (void)client.put_stream("b", "k", reader, options);
+  const auto requests = server.requests();
+  for (const auto& [part, size] : {std::pair("partNumber=1&", 6 * MiB), std::pair("partNumber=3&", 1 * MiB)}) {
+    const auto sent = std::ranges::find_if(requests, [&](const auto& request) { return request.has(part); });
+    ASSERT_NE(sent, requests.end());
+    EXPECT_EQ(sent->body.size(), size);
+  }
+}
+
+TEST(Multipart, ThePartsOfAStreamOfUnknownSizeGrow) {
+  PartSizes sizes(16 * MiB, 0);
+  uint64_t all = 0;
+  for (uint64_t i = 0; i < parts_max; ++i) {
+    const uint64_t size = sizes.next();
+    if (i < 1'000) EXPECT_EQ(size, 16 * MiB);
+    EXPECT_LE(size, put_size_max);
+    all += size;
+  }
+  EXPECT_GE(all, 5'000 * GiB);
+  PartSizes known(16 * MiB, 5'000 * GiB);
+  for (uint64_t i = 0; i < parts_max; ++i) EXPECT_EQ(known.next(), 5'000 * GiB / parts_max);
 }
 
 }  // namespace

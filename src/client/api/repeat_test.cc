@@ -1,6 +1,7 @@
 // A change that may have happened at one door is not repeated at the next: a server whose native door hangs, with its
 // S3 port apart.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <future>
 
@@ -144,6 +145,35 @@ TEST(BrokenOff, APutThatIsRefusedTheSecondTimeMayHaveHappenedTheFirst) {
   EXPECT_EQ(refused.error().code, ErrorCode::slow_down) << refused.error().message;
 }
 
+// The native door refuses an object of more than 5 GiB, and nothing else was tried.
+TEST(LargePuts, GoInPartsWhereTheNativeDoorTakesOnlySmallerOnes) {
+  NativeTestServer native({.cores = 1});
+  net::ScriptedServer http([](const net::ScriptedRequest&, int) {
+    return net::http_reply(403, "", "<Error><Code>AccessDenied</Code></Error>");
+  });
+  ClientOptions options = http_options(http);
+  options.native_endpoint = "127.0.0.1:" + std::to_string(native.port);
+  options.provider = "local";
+  options.via = Via::automatic;
+  const auto client = Client::connect(options);
+  ASSERT_TRUE(client) << client.error().message;
+  ASSERT_EQ(client->preferred(1), Via::native);
+  constexpr size_t size = 5 * GiB + 1;
+  void* const bytes = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(bytes, MAP_FAILED);
+  const auto put = client->put("bucket", "k", std::span(static_cast<const std::byte*>(bytes), size));
+  const auto memory = client->register_memory(bytes, size);
+  ASSERT_TRUE(memory);
+  const auto later = client->put_async("bucket", "k", *memory).get();
+  ::munmap(bytes, size);
+  ASSERT_FALSE(put || later);
+  EXPECT_EQ(put.error().code, ErrorCode::access_denied) << put.error().message;
+  EXPECT_EQ(later.error().code, ErrorCode::access_denied) << later.error().message;
+  for (const auto& request : http.requests())
+    EXPECT_TRUE(request.head.starts_with("POST /bucket/k?uploads")) << request.head;
+  EXPECT_EQ(http.requests().size(), 2u);
+}
+
 constexpr const char* directory = "b--z1--x-s3";
 
 TEST(BucketSessions, SignWhatIsAboutObjectsOfADirectoryBucket) {
@@ -187,6 +217,59 @@ TEST(BucketSessions, WithoutOneTheLastingKeysSign) {
   const auto requests = server.requests();
   ASSERT_EQ(requests.size(), 3u) << "asked for once";
   EXPECT_TRUE(requests[2].has("Credential=AKROOT/"));
+}
+
+// One bucket's stuck CreateSession held the calls to all, cancelled ones too.
+TEST(BucketSessions, ThatOneBucketWaitsForHoldUpNoOtherAndNobodyWhoIsCancelled) {
+  std::promise<void> let_go;
+  auto until = let_go.get_future().share();
+  std::atomic<bool> asked{false};
+  net::ScriptedServer server([&](const net::ScriptedRequest& request, int) {
+    if (request.has("GET /stuck--z1--x-s3?session")) {
+      asked = true;
+      until.wait();
+    }
+    return in_directory(request, "");
+  });
+  const Client client = http_client(server);
+  auto first = std::async(std::launch::async, [&] { return client.remove("stuck--z1--x-s3", "k").has_value(); });
+  while (!asked) std::this_thread::sleep_for(1ms);
+  auto other = std::async(std::launch::async, [&] { return client.remove(directory, "k").has_value(); });
+  EXPECT_EQ(other.wait_for(20s), std::future_status::ready);
+  std::stop_source stop;
+  auto second = std::async(std::launch::async, [&]() -> std::optional<ErrorCode> {
+    RemoveOptions options;
+    options.cancel = stop.get_token();
+    const auto removed = client.remove("stuck--z1--x-s3", "k", options);
+    return removed ? std::nullopt : std::optional(removed.error().code);
+  });
+  EXPECT_EQ(second.wait_for(100ms), std::future_status::timeout);
+  stop.request_stop();
+  EXPECT_EQ(second.wait_for(20s), std::future_status::ready);
+  let_go.set_value();
+  EXPECT_EQ(second.get(), ErrorCode::cancelled);
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(other.get());
+}
+
+// The long-term keys signed for a minute, as if the server had no sessions.
+TEST(BucketSessions, ACancelledOneSaysNothingAboutTheServer) {
+  std::stop_source stop;
+  net::ScriptedServer server([&](const net::ScriptedRequest& request, int number) {
+    if (number == 0) {
+      stop.request_stop();
+      return std::string();
+    }
+    return in_directory(request, "");
+  });
+  const Client client = http_client(server);
+  RemoveOptions options;
+  options.cancel = stop.get_token();
+  const auto removed = client.remove(directory, "k", options);
+  ASSERT_FALSE(removed);
+  EXPECT_EQ(removed.error().code, ErrorCode::cancelled);
+  ASSERT_TRUE(client.remove(directory, "k"));
+  EXPECT_TRUE(server.requests().back().has("x-amz-s3session-token: token"));
 }
 
 TEST(BucketSessions, WhatIsNoAnswerToCreateSessionIsNotSentOn) {

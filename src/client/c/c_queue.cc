@@ -225,9 +225,9 @@ int verbena_start_get(verbena_client* client, verbena_queue* queue, const char* 
           [raw, info](Outcome<verbena::GetReply> reply) { got(raw, std::move(reply), info); }, true);
       return {};
     }
-    impl->post([=, client = client->client, request = std::move(request), bucket = std::string(bucket),
-                key = std::string(key)]() mutable {
-      got(raw, client.get_ranges(bucket, key, request.ranges, into, request.options), info);
+    // No reference to the client: verbena_close() waits for this.
+    impl->post([=, request = std::move(request), bucket = std::string(bucket), key = std::string(key)] {
+      got(raw, impl->get_ranges(bucket, key, request.ranges, into, request.options), info);
     });
     return {};
   });

@@ -152,7 +152,7 @@ Outcome<net::HttpReply> S3Http::call(const S3Call& call) {
   OUT_TRY(check_names(call));
   const auto open = [&] { return open_session(call.bucket, call.stop); };
   for (bool again = false;; again = true) {
-    const BucketSessions::Credentials session = sessions_.get(call.bucket, open);
+    OUT_ASSIGN(const BucketSessions::Credentials session, sessions_.get(call.bucket, call.stop, open));
     auto reply = call_signed(call, session.get());
     if (reply || again || session == nullptr || !ended(reply.error())) return reply;
     sessions_.forget(call.bucket, session);

@@ -88,7 +88,8 @@ AskForSession& asks_by() {
   return ask;
 }
 
-Result<net::HttpReply> ask(const NativeOptions& options, const std::string& body, std::string& server_ip) {
+Result<net::HttpReply> ask(const NativeOptions& options, const std::string& body, const std::stop_token& stop,
+                           std::string& server_ip) {
   if (asks_by()) return asks_by()(options, session_request(options, options.host, body));
   VB_ASSIGN(auto http, net::HttpClient::create({.host = options.host,
                                                 .port = options.port,
@@ -97,7 +98,9 @@ Result<net::HttpReply> ask(const NativeOptions& options, const std::string& body
                                                 .insecure = options.insecure,
                                                 .connect_timeout = options.connect_timeout,
                                                 .stall_timeout = options.connect_timeout}));
-  VB_ASSIGN(net::HttpReply reply, http->request(session_request(options, http->host_header(), body)));
+  net::HttpRequest request = session_request(options, http->host_header(), body);
+  request.stop = stop;
+  VB_ASSIGN(net::HttpReply reply, http->request(request));
   server_ip = http->peer_address();
   return reply;
 }
@@ -150,7 +153,7 @@ static Json sealings() {
   return names;
 }
 
-Result<SessionTerms> request_session(const NativeOptions& options) {
+Result<SessionTerms> request_session(const NativeOptions& options, const std::stop_token& stop) {
   wire::Nonce nonce;
   fill_random(nonce);
   // Servers from before version 2 read "version" alone.
@@ -162,7 +165,7 @@ Result<SessionTerms> request_session(const NativeOptions& options) {
   if (options.seals) wanted["sealing"] = sealings();
   const std::string body = wanted.dump();
   std::string server_ip;
-  VB_ASSIGN(const net::HttpReply reply, ask(options, body, server_ip));
+  VB_ASSIGN(const net::HttpReply reply, ask(options, body, stop, server_ip));
   if (reply.status != 200) return std::unexpected(refusal(reply));
 
   VB_ASSIGN(NativeAnswer answer, parse_session_answer(reply.body));

@@ -25,8 +25,8 @@ struct SessionTerms {
 };
 
 // Errors: the server's Errc for a refusal; connection_failed; unsupported: another service answers there; malformed:
-// the answer is invalid, or its proof does not match.
-Result<SessionTerms> request_session(const NativeOptions& options);
+// the answer is invalid, or its proof does not match; cancelled.
+Result<SessionTerms> request_session(const NativeOptions& options, const std::stop_token& stop = {});
 
 // For tests and the fuzzer: an answer's body, its proof checked or ignored. Fills all but master and server_ip.
 struct NativeAnswer {

@@ -2,6 +2,8 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
+#include <thread>
 
 #include "client/native/device_memory.h"
 #include "client/native/dial.h"
@@ -33,13 +35,18 @@ struct NativeSession::State {
     dial = options.dial ? options.dial : make_native_dial(options);
   }
 
+  ~State() {
+    closing.request_stop();
+    if (opener.joinable()) opener.join();
+  }
+
   // The current session, opened anew if the last one broke. Callers that wait during a failing attempt share its error:
-  // else each would wait for the attempts of all before it.
-  Result<std::shared_ptr<NativeStreams>> streams() {
+  // else each would wait for the attempts of all before it. A caller with a stop leaves at once when it is requested
+  // (`cancelled`); the attempt goes on, for those that come later.
+  Result<std::shared_ptr<NativeStreams>> streams(const std::stop_token& stop) {
     std::unique_lock lock(mutex);
     const uint64_t failures_before = failures;
-    opened.wait(lock, [&] { return !opening || failures != failures_before; });
-    if (failures != failures_before) return std::unexpected(failure);
+    VB_TRY(wait_for_opening(lock, failures_before, stop));
     if (closed) return fail(Errc::closed, "native: the session was closed");
     if (current == nullptr || current->stale()) {
       // Requests in flight on the old session may still use it. Dropped here, on a caller's thread: its own progress
@@ -47,37 +54,66 @@ struct NativeSession::State {
       if (current != nullptr) retired.push_back(std::move(current));
       std::erase_if(retired, [](const auto& old) { return old.use_count() == 1; });
       opening = true;
-      lock.unlock();
-      auto made = NativeStreams::open(options, dial);
-      lock.lock();
-      opening = false;
-      opened.notify_all();
-      if (!made) {
-        ++failures;
-        failure = made.error();
-        return std::unexpected(failure);
+      if (!stop.stop_possible() || !open_beside()) {
+        lock.unlock();
+        open_anew();
+        lock.lock();
       }
-      current = std::move(*made);
+      VB_TRY(wait_for_opening(lock, failures_before, stop));
+      if (current == nullptr) return fail(Errc::closed, "native: the session was closed");
     }
     current->touch();
     return current;
   }
 
+  Result<void> wait_for_opening(std::unique_lock<std::mutex>& lock, uint64_t failures_before,
+                                const std::stop_token& stop) {
+    if (!opened.wait(lock, stop, [&] { return !opening || failures != failures_before; })) {
+      return fail(Errc::cancelled, "native: cancelled while a session was opened");
+    }
+    if (failures != failures_before) return std::unexpected(failure);
+    return {};
+  }
+
+  // Under the mutex. False: the process has no thread left.
+  bool open_beside() {
+    if (opener.joinable()) opener.join();  // it has opened, and only returns
+    try {
+      opener = std::thread([this] { open_anew(); });
+    } catch (const std::system_error&) {
+      return false;
+    }
+    return true;
+  }
+
+  void open_anew() {
+    auto made = NativeStreams::open(options, dial, closing.get_token());
+    std::lock_guard lock(mutex);
+    opening = false;
+    if (!made) {
+      ++failures;
+      failure = made.error();
+    } else if (!closed) {
+      current = std::move(*made);
+    }
+    opened.notify_all();
+  }
+
   // Runs `request` on a session; once more on a new one if that was lost and the request may be repeated. For a change
   // the first attempt may have happened, whatever the outcome of the second.
   template <class T, class Request>
-  Result<T> repeat(bool repeatable, Request request, bool changes = false) {
-    Result<T> first = once<T>(request);
+  Result<T> repeat(bool repeatable, const std::stop_token& stop, Request request, bool changes = false) {
+    Result<T> first = once<T>(stop, request);
     if (first || !lost(first.error()) || !repeatable) return first;
-    Result<T> second = once<T>(request);
+    Result<T> second = once<T>(stop, request);
     if (changes && !second && nothing_was_done(second.error())) {
       return fail(Errc::closed, second.error().context, second.error().sys);
     }
     return second;
   }
   template <class T, class Request>
-  Result<T> once(const Request& request) {
-    VB_ASSIGN(const auto streams, this->streams());
+  Result<T> once(const std::stop_token& stop, const Request& request) {
+    VB_ASSIGN(const auto streams, this->streams(stop));
     return request(*streams);
   }
 
@@ -91,10 +127,12 @@ struct NativeSession::State {
   std::shared_ptr<NativeStreams> current;
   std::vector<std::shared_ptr<NativeStreams>> retired;
   bool closed = false;
-  bool opening = false;  // a caller opens a session, without the mutex
-  std::condition_variable opened;
-  uint64_t failures = 0;  // of attempts to open a session
-  Error failure;          // of the last of them
+  bool opening = false;  // a session is being opened, without the mutex
+  std::condition_variable_any opened;
+  std::thread opener;        // for callers that may leave before it is open
+  std::stop_source closing;  // ends an attempt whose session is not wanted any more
+  uint64_t failures = 0;     // of attempts to open a session
+  Error failure;             // of the last of them
 };
 
 namespace {
@@ -112,13 +150,23 @@ Result<void> find_device(const NativeMemory* memory, NativeStreams& streams, Nat
 NativeSession::NativeSession(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<NativeSession>> NativeSession::open(NativeOptions options) {
-  auto state = std::make_shared<State>(std::move(options));
-  VB_TRY(state->streams());
-  return std::unique_ptr<NativeSession>(new NativeSession(std::move(state)));
+  auto session = unopened(std::move(options));
+  VB_TRY(session->ready({}));
+  return session;
+}
+
+std::unique_ptr<NativeSession> NativeSession::unopened(NativeOptions options) {
+  return std::unique_ptr<NativeSession>(new NativeSession(std::make_shared<State>(std::move(options))));
+}
+
+Result<void> NativeSession::ready(const std::stop_token& stop) {
+  VB_TRY(state_->streams(stop));
+  return {};
 }
 
 NativeSession::~NativeSession() {
   std::vector<std::shared_ptr<NativeStreams>> all;
+  state_->closing.request_stop();
   {
     std::lock_guard lock(state_->mutex);
     state_->closed = true;
@@ -147,7 +195,7 @@ Result<NativeObject> NativeSession::get(const NativeGet& request) {
     if (!done) return std::unexpected(done.error());
     return std::move(call.object);
   };
-  return state_->repeat<NativeObject>(true, once);
+  return state_->repeat<NativeObject>(true, request.stop, once);
 }
 
 Result<NativeObject> NativeSession::head(const NativeGet& request) {
@@ -161,7 +209,7 @@ Result<NativeObject> NativeSession::head(const NativeGet& request) {
     VB_TRY(streams.stream_of(request.bucket, request.key).run(call, prepare));
     return std::move(call.object);
   };
-  return state_->repeat<NativeObject>(true, once);
+  return state_->repeat<NativeObject>(true, request.stop, once);
 }
 
 namespace {
@@ -199,7 +247,7 @@ Result<NativeObject> NativeSession::put(const NativePut& request) {
   };
   // Without conditions, storing the same bytes twice equals storing them once.
   const bool repeatable = request.if_match.empty() && request.if_none_match.empty() && !request.append_at;
-  return state_->repeat<NativeObject>(repeatable, once, true);
+  return state_->repeat<NativeObject>(repeatable, request.stop, once, true);
 }
 
 Result<void> NativeSession::rename(const wire::Rename& request, const std::stop_token& stop) {
@@ -224,7 +272,7 @@ Result<void> NativeSession::rename(const wire::Rename& request, const std::stop_
     };
     return streams.stream_of(request.bucket, request.to).run(call, prepare);
   };
-  return state_->repeat<void>(!request.token.empty(), once, true);
+  return state_->repeat<void>(!request.token.empty(), stop, once, true);
 }
 
 Result<void> NativeSession::remove(std::string_view bucket, std::string_view key, std::string_view if_match,
@@ -245,7 +293,7 @@ Result<void> NativeSession::remove(std::string_view bucket, std::string_view key
     return streams.stream_of(bucket, key).run(call, prepare);
   };
   // A second delete could remove an object stored in between.
-  return state_->repeat<void>(false, once);
+  return state_->repeat<void>(false, stop, once);
 }
 
 Result<NativePage> NativeSession::list(const NativeList& request) {
@@ -270,7 +318,7 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
       VB_TRY(streams.any().run(call, prepare));
       return std::move(call.page);
     };
-    VB_ASSIGN(NativePage page, state_->repeat<NativePage>(true, once));
+    VB_ASSIGN(NativePage page, state_->repeat<NativePage>(true, request.stop, once));
     const size_t got = page.entries.size() + page.common_prefixes.size();
     std::ranges::move(page.entries, std::back_inserter(all.entries));
     std::ranges::move(page.common_prefixes, std::back_inserter(all.common_prefixes));
@@ -283,7 +331,7 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
 }
 
 Result<void> NativeSession::with_streams(bool repeatable, const std::function<Result<void>(NativeStreams&)>& request) {
-  return state_->repeat<void>(repeatable, request);
+  return state_->repeat<void>(repeatable, {}, request);
 }
 
 Result<void> NativeSession::ping() {
@@ -294,7 +342,7 @@ Result<void> NativeSession::ping() {
     const auto prepare = [](NativeStream::Body&) -> Result<void> { return {}; };
     return streams.any().run(call, prepare);
   };
-  return state_->repeat<void>(true, once);
+  return state_->repeat<void>(true, {}, once);
 }
 
 namespace {
@@ -314,7 +362,7 @@ std::unique_ptr<AsyncCall> make_async(wire::Type type, Deadline deadline, std::s
 
 void NativeSession::get_async(const NativeGet& request, Done done) {
   if (auto checked = check(request); !checked) return done(std::unexpected(checked.error()));
-  auto streams = state_->streams();
+  auto streams = state_->streams(request.stop);
   if (!streams) return done(std::unexpected(streams.error()));
   NativeStream& stream = (*streams)->stream_of(request.bucket, request.key);
   auto call = make_async(wire::Type::get, state_->deadline(request.timeout), *streams, stream, std::move(done));
@@ -327,7 +375,7 @@ void NativeSession::get_async(const NativeGet& request, Done done) {
 
 void NativeSession::put_async(const NativePut& request, Done done) {
   if (auto checked = check(request); !checked) return done(std::unexpected(checked.error()));
-  auto streams = state_->streams();
+  auto streams = state_->streams(request.stop);
   if (!streams) return done(std::unexpected(streams.error()));
   NativeStream& stream = (*streams)->stream_of(request.bucket, request.key);
   const auto type = type_of(request, **streams);
@@ -341,7 +389,7 @@ void NativeSession::put_async(const NativePut& request, Done done) {
 }
 
 Result<std::shared_ptr<NativeMemory>> NativeSession::allocate(size_t size) {
-  VB_ASSIGN(const auto streams, state_->streams());
+  VB_ASSIGN(const auto streams, state_->streams({}));
   VB_ASSIGN(auto block, streams->any().allocate(size));
   return std::make_shared<LentMemory>(std::move(block));
 }

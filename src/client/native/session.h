@@ -150,6 +150,10 @@ class NativeSession {
   // The server's own code for a refused session (access_denied, signature_does_not_match, slow_down, ...);
   // connection_failed: no HTTP listener there, or no common provider works; unsupported: not a native door.
   static Result<std::unique_ptr<NativeSession>> open(NativeOptions options);
+  // A session that ready() or the first request opens. Errors of ready() as above, and `cancelled`: the attempt goes
+  // on, and the next call waits for it.
+  static std::unique_ptr<NativeSession> unopened(NativeOptions options);
+  Result<void> ready(const std::stop_token& stop);
   ~NativeSession();  // sends BYE; requests in flight end with `closed` before it returns
   NativeSession(const NativeSession&) = delete;
 

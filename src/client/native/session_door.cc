@@ -207,40 +207,54 @@ Outcome<PutReply> finish_put(Result<NativeObject> object, uint64_t bytes, std::s
 SessionDoor::SessionDoor(NativeOptions options, bool verify_checksums)
     : options_(std::move(options)), verify_checksums_(verify_checksums) {}
 
-Outcome<std::shared_ptr<NativeSession>> SessionDoor::session() {
-  const auto have = [this]() -> std::optional<Outcome<std::shared_ptr<NativeSession>>> {
-    std::lock_guard lock(mutex_);
-    if (SteadyClock::now() < closed_until_) return fault(ErrorCode::connection_failed, closed_reason_);
-    if (session_) return session_;
-    return std::nullopt;
-  };
-  if (auto known = have()) return std::move(*known);
-  std::lock_guard opening(opening_);
-  if (auto known = have()) return std::move(*known);
-  auto opened = NativeSession::open(options_);
-  if (!opened) {
-    ClientError error = from_error(opened.error(), "native");
-    suspend(error);
-    return std::unexpected(std::move(error));
+Outcome<std::shared_ptr<NativeSession>> SessionDoor::session(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  const auto rests = [this] { return SteadyClock::now() < closed_until_; };
+  if (!opened_.wait(lock, stop, [&] { return !opening_ || session_ != nullptr || rests(); })) {
+    return fault(ErrorCode::cancelled, "cancelled by the caller");
   }
-  std::lock_guard lock(mutex_);
-  session_ = std::move(*opened);
-  return session_;
+  if (rests()) return fault(ErrorCode::connection_failed, closed_reason_);
+  if (session_) return session_;
+  std::shared_ptr<NativeSession> session = std::move(unopened_);
+  if (session == nullptr) session = NativeSession::unopened(options_);
+  opening_ = true;
+  lock.unlock();
+  const auto opened = session->ready(stop);
+  lock.lock();
+  opening_ = false;
+  opened_.notify_all();
+  if (opened) {
+    session_ = session;
+    return session;
+  }
+  ClientError error = from_error(opened.error(), "native");
+  if (error.code == ErrorCode::cancelled) {
+    unopened_ = std::move(session);
+  } else {
+    rest_for(error.message);
+  }
+  lock.unlock();  // before a session ends
+  return std::unexpected(std::move(error));
+}
+
+void SessionDoor::rest_for(const std::string& why) {
+  closed_until_ = deadline_in(rest);
+  closed_reason_ = why;
 }
 
 void SessionDoor::suspend(const ClientError& why) {
   std::lock_guard lock(mutex_);
-  closed_until_ = deadline_in(rest);
-  closed_reason_ = why.message;
+  rest_for(why.message);
 }
 
 void SessionDoor::close() {
-  std::shared_ptr<NativeSession> last;
-  std::lock_guard opening(opening_);
-  std::lock_guard lock(mutex_);
+  std::shared_ptr<NativeSession> last, unopened;  // destroyed after the lock is released
+  std::unique_lock lock(mutex_);
+  opened_.wait(lock, [this] { return !opening_; });
   closed_until_ = Deadline::max();
   closed_reason_ = "native: closed";
-  last.swap(session_);  // destroyed after the locks are released
+  last.swap(session_);
+  unopened.swap(unopened_);
 }
 
 bool SessionDoor::open() const {
@@ -257,7 +271,7 @@ Outcome<GetReply> SessionDoor::get(const std::string& bucket, const std::string&
                                    const NativeMemory* memory, const GetOptions& options,
                                    std::span<const Range> ranges) {
   if (ranges.size() > ranges_max) return fault(ErrorCode::unsupported, "native: more than 64 ranges");
-  OUT_ASSIGN(auto session, this->session());
+  OUT_ASSIGN(auto session, this->session(options.cancel));
   const GetCall call(bucket, key, into, memory, options, ranges, options_.request_timeout);
   auto reply = session->get(call.request);
   std::string provider = session->provider();  // as of now: the call may have reopened the channels
@@ -268,7 +282,7 @@ Outcome<GetReply> SessionDoor::get(const std::string& bucket, const std::string&
 
 Outcome<PutReply> SessionDoor::put(const std::string& bucket, const std::string& key, Bytes from,
                                    const NativeMemory* memory, const PutOptions& options) {
-  OUT_ASSIGN(auto session, this->session());
+  OUT_ASSIGN(auto session, this->session(options.cancel));
   OUT_ASSIGN(auto headers, put_headers(options));
   const bool on_device = memory != nullptr && memory->device() != nullptr;  // where no CPU reads
   const bool checked = session->provider() != "local" && !on_device;
@@ -279,7 +293,7 @@ Outcome<PutReply> SessionDoor::put(const std::string& bucket, const std::string&
 }
 
 Outcome<ObjectInfo> SessionDoor::head(const std::string& bucket, const std::string& key, const HeadOptions& options) {
-  OUT_ASSIGN(auto session, this->session());
+  OUT_ASSIGN(auto session, this->session(options.cancel));
   NativeGet request;
   request.bucket = bucket;
   request.key = key;
@@ -291,7 +305,7 @@ Outcome<ObjectInfo> SessionDoor::head(const std::string& bucket, const std::stri
 }
 
 Outcome<> SessionDoor::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) {
-  OUT_ASSIGN(auto session, this->session());
+  OUT_ASSIGN(auto session, this->session(options.cancel));
   auto removed = session->remove(bucket, key, options.if_match, options.cancel);
   if (!removed) return std::unexpected(native_error(removed.error(), 0));
   return {};
@@ -299,7 +313,7 @@ Outcome<> SessionDoor::remove(const std::string& bucket, const std::string& key,
 
 Outcome<> SessionDoor::rename(const std::string& bucket, const std::string& from, const std::string& to,
                               const RenameOptions& options) {
-  OUT_ASSIGN(auto session, this->session());
+  OUT_ASSIGN(auto session, this->session(options.cancel));
   const native::wire::Rename message{.bucket = bucket,
                                      .from = from,
                                      .to = to,
@@ -313,7 +327,7 @@ Outcome<> SessionDoor::rename(const std::string& bucket, const std::string& from
 }
 
 Outcome<ListPage> SessionDoor::list(const std::string& bucket, const ListOptions& options) {
-  OUT_ASSIGN(auto session, this->session());
+  OUT_ASSIGN(auto session, this->session(options.cancel));
   NativeList request;
   request.bucket = bucket;
   request.prefix = options.prefix;
@@ -437,7 +451,7 @@ ClientError watch_error(const Error& error) {
 
 Outcome<std::unique_ptr<NativeWatch>> SessionDoor::watch(const std::string& bucket, const std::string& prefix,
                                                          const std::stop_token& stop) {
-  OUT_ASSIGN(auto session, this->session());
+  OUT_ASSIGN(auto session, this->session(stop));
   auto watch = NativeWatch::open(std::move(session), bucket, prefix, stop);
   if (!watch) return std::unexpected(watch_error(watch.error()));
   return std::move(*watch);
@@ -462,7 +476,7 @@ Outcome<WatchNews> SessionDoor::next(NativeWatch& watch, Deadline until, const s
 
 void SessionDoor::get_async(const std::string& bucket, const std::string& key, MutableBytes into,
                             const NativeMemory* memory, const GetOptions& options, Callback<GetReply> done) {
-  auto session = this->session();
+  auto session = this->session(options.cancel);
   if (!session) return done(std::unexpected(std::move(session).error()));
   std::string provider = (*session)->provider();
   const GetCall call(bucket, key, into, memory, options, {}, options_.request_timeout);
@@ -475,7 +489,7 @@ void SessionDoor::get_async(const std::string& bucket, const std::string& key, M
 
 void SessionDoor::put_async(const std::string& bucket, const std::string& key, Bytes from, const NativeMemory* memory,
                             const PutOptions& options, Callback<PutReply> done) {
-  auto session = this->session();
+  auto session = this->session(options.cancel);
   if (!session) return done(std::unexpected(std::move(session).error()));
   auto headers = put_headers(options);
   if (!headers) return done(std::unexpected(std::move(headers).error()));

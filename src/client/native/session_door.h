@@ -2,6 +2,7 @@
 // it is not tried again for a while. Thread-safe.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,8 +20,9 @@ class SessionDoor {
  public:
   SessionDoor(NativeOptions options, bool verify_checksums);
 
-  // The session, opened if needed. connection_failed (with the reason) when it is not available now.
-  Outcome<std::shared_ptr<NativeSession>> session();
+  // The session, opened if needed. connection_failed (with the reason) when it is not available now. A stop ends the
+  // wait for it with `cancelled`, and not the opening.
+  Outcome<std::shared_ptr<NativeSession>> session(const std::stop_token& stop = {});
   // Called after a failure of the door itself: it is not tried again for `rest`.
   void suspend(const ClientError& why);
   bool open() const;
@@ -64,8 +66,11 @@ class SessionDoor {
   NativeOptions options_;
   bool verify_checksums_;
   mutable std::mutex mutex_;
-  std::mutex opening_;  // one thread opens, the others wait for its result
+  bool opening_ = false;  // one thread opens, the others wait for its result
+  std::condition_variable_any opened_;
   std::shared_ptr<NativeSession> session_;
+  std::shared_ptr<NativeSession> unopened_;  // whose caller did not wait for it
+  void rest_for(const std::string& why);     // under the mutex
   Deadline closed_until_{};
   std::string closed_reason_;
 };

@@ -6,10 +6,12 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <future>
 #include <latch>
 #include <random>
 
 #include "client/native/dial.h"
+#include "client/native/session_door.h"
 #include "client/native/test_server.h"
 #include "net/testing/scripted_server.h"
 
@@ -378,6 +380,55 @@ TEST_P(NativeSessionTest, WhoWaitsForAnAttemptThatFailsTakesItsError) {
   }
   threads.clear();
   EXPECT_LT(failed, callers / 2) << "each asks twice";
+}
+
+// They waited for the time-outs of the attempt: five seconds for each provider, at a frozen server.
+TEST_P(NativeSessionTest, WhoIsCancelledWaitsForNoAttemptToOpenASession) {
+  native::Options door;
+  door.idle_timeout = std::chrono::seconds(1);
+  NativeTestServer server({.provider = GetParam(), .cores = 1, .door = door});
+  server.store.put("bucket", "k", "bytes");
+  NativeOptions options = server.options();
+  options.providers = {GetParam()};
+  std::promise<void> let_go;
+  std::atomic<bool> is_stuck{false};
+  options.dial = [&, until = let_go.get_future().share(), dial = make_native_dial(options)](
+                     const NativeEndpoint& endpoint, const SessionTerms& terms) {
+    if (is_stuck) until.wait();
+    return dial(endpoint, terms);
+  };
+  SessionDoor at_first(options, true), later(options, true);
+  ASSERT_TRUE(later.session());
+  is_stuck = true;
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // after this idle time a new session is opened
+  for (SessionDoor* const door_of : {&at_first, &later}) {
+    const auto get = [&](const std::stop_token& stop) -> std::optional<ErrorCode> {
+      std::vector<std::byte> into(8);
+      GetOptions get_options;
+      get_options.cancel = stop;
+      const auto got = door_of->get("bucket", "k", into, nullptr, get_options, {});
+      return got ? std::nullopt : std::optional(got.error().code);
+    };
+    std::stop_source one, two;
+    auto opens = std::async(std::launch::async, get, one.get_token());
+    auto waits = std::async(std::launch::async, get, two.get_token());
+    EXPECT_EQ(opens.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+    for (auto* const stop : {&one, &two}) stop->request_stop();
+    const bool ended = opens.wait_for(std::chrono::seconds(20)) == std::future_status::ready &&
+                       waits.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+    if (!ended) let_go.set_value();
+    ASSERT_TRUE(ended);
+    EXPECT_EQ(opens.get(), ErrorCode::cancelled);
+    EXPECT_EQ(waits.get(), ErrorCode::cancelled);
+  }
+  is_stuck = false;
+  let_go.set_value();  // the attempts go on, for those that come later
+  std::vector<std::byte> into(8);
+  for (SessionDoor* const door_of : {&at_first, &later}) {
+    const auto got = door_of->get("bucket", "k", into, nullptr, {}, {});
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->bytes, 5u);
+  }
 }
 
 TEST_P(NativeSessionTest, AServerThatIsGoneIsAnErrorNotAHang) {

@@ -484,10 +484,11 @@ void NativeStream::progress_thread() {
   }
 }
 
-Result<void> NativeStream::hello(Deadline deadline) {
+Result<void> NativeStream::hello(Deadline deadline, const std::stop_token& stop) {
   CodeCall call;
   call.type = wire::Type::hello;
   call.deadline = deadline;
+  call.stop = stop;
   const auto prepare = [this](Body& body) -> Result<void> {
     const std::string address = link_->address();
     const wire::Hello hello{.message_size_max = static_cast<uint32_t>(message_size_max_), .address = address};

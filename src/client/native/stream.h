@@ -57,7 +57,7 @@ class NativeStream {
   void start(std::unique_ptr<AsyncCall> call, const Prepare& prepare);
 
   // Sends a stream's first request.
-  Result<void> hello(Deadline deadline);
+  Result<void> hello(Deadline deadline, const std::stop_token& stop = {});
   // Sends BYE, ends the calls in flight with `closed`, joins the progress thread. Must not be called in a completion.
   void close();
 

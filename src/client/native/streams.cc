@@ -22,7 +22,8 @@ static bool is_protected(const NativeEndpoint& endpoint) {
 Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const SessionTerms& terms,
                                                                           const NativeOptions& options,
                                                                           const NativeDial& dial,
-                                                                          std::string_view provider) {
+                                                                          std::string_view provider,
+                                                                          const std::stop_token& stop) {
   std::vector<std::unique_ptr<NativeStream>> streams;
   for (const NativeEndpoint& endpoint : terms.endpoints) {
     if (!same_provider(provider, endpoint.provider)) continue;
@@ -36,17 +37,19 @@ Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const 
                               .spin_for = options.spin_for,
                               .trace_context = terms.trace_context};
     streams.push_back(std::make_unique<NativeStream>(std::move(link), std::move(setup)));
-    VB_TRY(streams.back()->hello(deadline_in(options.connect_timeout)));
+    VB_TRY(streams.back()->hello(deadline_in(options.connect_timeout), stop));
   }
   return streams;
 }
 
-Result<std::shared_ptr<NativeStreams>> NativeStreams::open(const NativeOptions& options, const NativeDial& dial) {
+Result<std::shared_ptr<NativeStreams>> NativeStreams::open(const NativeOptions& options, const NativeDial& dial,
+                                                           const std::stop_token& stop) {
   Error last{.code = Errc::connection_failed, .sys = 0, .context = "native: no common provider"};
   std::optional<SessionTerms> terms;
   for (const std::string& provider : options.providers) {
+    if (stop.stop_requested()) return fail(Errc::connection_failed, "native: the session is no longer wanted");
     if (!terms) {
-      auto asked = request_session(options);
+      auto asked = request_session(options, stop);
       // The failure changed nothing: the request that needs the session has not been sent.
       if (!asked && (may_have_happened(asked.error()) || asked.error() == Errc::too_large)) {
         return fail(Errc::connection_failed, asked.error().context, asked.error().sys);
@@ -54,7 +57,7 @@ Result<std::shared_ptr<NativeStreams>> NativeStreams::open(const NativeOptions& 
       if (!asked) return std::unexpected(asked.error());
       terms = std::move(*asked);
     }
-    auto streams = connect(*terms, options, dial, provider);
+    auto streams = connect(*terms, options, dial, provider, stop);
     if (!streams) {
       log::debug("native: provider {} does not connect: {}", provider, describe(streams.error()));
       last = streams.error();

@@ -13,8 +13,9 @@ namespace verbena::client {
 class NativeStreams : public std::enable_shared_from_this<NativeStreams> {
  public:
   // Opens a session and tries the providers in order of preference until one connects to every core that offers it.
-  // `dial` makes the links.
-  static Result<std::shared_ptr<NativeStreams>> open(const NativeOptions& options, const NativeDial& dial);
+  // `dial` makes the links. After a stop the wait for an answer ends soon; a dial does not.
+  static Result<std::shared_ptr<NativeStreams>> open(const NativeOptions& options, const NativeDial& dial,
+                                                     const std::stop_token& stop);
   ~NativeStreams();
 
   NativeStream& stream_of(std::string_view bucket, std::string_view key);
@@ -42,7 +43,8 @@ class NativeStreams : public std::enable_shared_from_this<NativeStreams> {
   NativeStreams() = default;
   static Result<std::vector<std::unique_ptr<NativeStream>>> connect(const struct SessionTerms& terms,
                                                                     const NativeOptions& options,
-                                                                    const NativeDial& dial, std::string_view provider);
+                                                                    const NativeDial& dial, std::string_view provider,
+                                                                    const std::stop_token& stop);
 
   std::vector<std::unique_ptr<NativeStream>> streams_;  // at least one
   std::vector<uint32_t> by_core_;                       // core -> stream

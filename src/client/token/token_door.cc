@@ -79,7 +79,7 @@ std::string TokenDoor::provider() const {
 bool TokenDoor::takes(uint64_t size) const { return !seals_ || size <= sealed_size_max; }
 
 Outcome<> TokenDoor::open() {
-  OUT_ASSIGN(auto link, take());
+  OUT_ASSIGN(auto link, take({}));
   give_back(std::move(link));
   return {};
 }
@@ -97,10 +97,12 @@ Outcome<std::unique_ptr<PolledLink>> TokenDoor::open_link() {
   return std::make_unique<PolledLink>(std::move(*link));
 }
 
-Outcome<std::unique_ptr<PolledLink>> TokenDoor::take() {
+Outcome<std::unique_ptr<PolledLink>> TokenDoor::take(const std::stop_token& stop) {
   {
     std::unique_lock lock(mutex_);
-    returned_.wait(lock, [this] { return !idle_.empty() || open_links_ < links_max; });
+    if (!returned_.wait(lock, stop, [this] { return !idle_.empty() || open_links_ < links_max; })) {
+      return fault(ErrorCode::cancelled, "cancelled by the caller");
+    }
     if (!idle_.empty()) {
       auto link = std::move(idle_.back());
       idle_.pop_back();
@@ -137,7 +139,7 @@ Outcome<std::unique_ptr<SealedWindow>> TokenDoor::sealed_window(size_t length) c
 
 Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window, fabric::Access access,
                                                     SealedWindow* sealed, fabric::WindowDescriptor& lent) {
-  OUT_ASSIGN(auto link, take());
+  OUT_ASSIGN(auto link, take(call.stop));
   auto loan = link->lend(sealed == nullptr ? window : sealed->memory(), access);
   if (!loan) {
     give_back(std::move(link));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,8 @@ class TokenDoor {
 
  private:
   enum class Knowledge : uint8_t { unknown, yes, no };
-  Outcome<std::unique_ptr<PolledLink>> take();
+  // Waits for one of those that others use, if there can be no more.
+  Outcome<std::unique_ptr<PolledLink>> take(const std::stop_token& stop);
   void give_back(std::unique_ptr<PolledLink> link);
   Outcome<std::unique_ptr<PolledLink>> open_link();
   // `sealed`: lent in place of `window`; null: the window itself. `lent`: what was.
@@ -62,7 +64,7 @@ class TokenDoor {
   const bool seals_;
   std::atomic<Knowledge> knowledge_{Knowledge::unknown};
   mutable std::mutex mutex_;
-  std::condition_variable returned_;
+  std::condition_variable_any returned_;
   std::vector<std::unique_ptr<PolledLink>> idle_;
   size_t open_links_ = 0;
   std::string provider_;
