@@ -102,8 +102,9 @@ std::string object_parts(uint64_t object) { return tagged('o', object); }
 bool is_part(std::string_view key) { return key.starts_with('p'); }
 bool is_object_parts(std::string_view key) { return key.starts_with('o'); }
 
+std::string null_version_prefix(uint64_t bucket) { return tagged('n', bucket); }
 std::string null_version(uint64_t bucket, std::string_view key) {
-  std::string out = tagged('n', bucket);
+  std::string out = null_version_prefix(bucket);
   append_escaped(out, key);
   return out.append(2, '\0');
 }

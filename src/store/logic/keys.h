@@ -36,6 +36,7 @@ std::string part(uint64_t upload, int number);
 std::string object_parts(uint64_t object);
 bool is_part(std::string_view key);  // of the table of uploads, these two
 bool is_object_parts(std::string_view key);
+std::string null_version_prefix(uint64_t bucket);
 std::string null_version(uint64_t bucket, std::string_view key);  // -> the id of the key's null version in `versions`
 
 // Rename tokens of clients: a token's time and request; and the tokens by age: bucket id, time, token.
