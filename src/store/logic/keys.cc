@@ -111,6 +111,7 @@ std::string null_version(uint64_t bucket, std::string_view key) {
 
 std::string rename_token_prefix(uint64_t bucket) { return tagged('r', bucket); }
 std::string rename_token(uint64_t bucket, std::string_view token) { return rename_token_prefix(bucket).append(token); }
+std::string rename_token_count(uint64_t bucket) { return rename_token(bucket, ""); }
 std::string rename_age_prefix(uint64_t bucket) { return tagged('a', bucket); }
 std::string rename_age(uint64_t bucket, int64_t came_us, std::string_view token) {
   std::string key = rename_age_prefix(bucket);
