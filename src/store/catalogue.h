@@ -189,6 +189,9 @@ class Catalogue {
   virtual bool has_one_place() const { return false; }
   // Makes everything committed before the call durable, whatever its bucket.
   virtual Task<Result<void>> sync() = 0;
+  // Makes the rows committed before the call durable, whatever their bucket; not all bytes that they name. A `sync`
+  // bucket's bytes are durable before its rows are.
+  virtual Task<Result<void>> sync_rows() { return sync(); }
 };
 
 }  // namespace verbena::store

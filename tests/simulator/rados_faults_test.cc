@@ -10,6 +10,7 @@
 
 #include "simulator/rados_model.h"
 #include "store/conformance/on_rados.h"
+#include "store/event.h"
 #include "store/logic/keys.h"
 #include "store/rados/upkeep/tombstones.h"
 
@@ -546,6 +547,36 @@ TEST_F(RadosFaults, ALateCallIsBarredAfterAnException) {
   EXPECT_EQ(told, 2);
   calls.stop();
   std::this_thread::sleep_for(seconds(5));  // its task ends
+}
+
+class Told final : public Announcement {
+ public:
+  Result<std::vector<EventRow>> events(const Happened&) const override { return std::vector<EventRow>{{"q", "x"}}; }
+  void committed(uint64_t, const std::vector<EventRow>&) const override {}
+};
+
+// What the leader had noted of its own changes was lost with a read that failed while it counted: the events waited for
+// up to ten minutes.
+TEST_F(RadosFaults, EventsAreCountedAgainWhenACountingFailed) {
+  t.open();
+  ASSERT_TRUE(lives_long_enough([&] { return parts().leader->holds(); }));
+  size_t failed = 0;
+  for (size_t call = 0; call < 6; ++call) {
+    const std::string name = "b" + std::to_string(call);
+    t.make_bucket(name);
+    const uint64_t id = parts().buckets.find(name)->id;
+    ASSERT_TRUE(t.run(t.engine().event_backlog("q")));
+    CommitConditions conditions;
+    conditions.announcement = std::make_shared<const Told>();
+    ASSERT_TRUE(t.put(name, "k", "x", {.conditions = conditions, .size_hint = {}, .etag = "e"}));
+    model.fail_call("first", std::string(rados::events_object), call, -EIO);
+    failed += t.run(t.engine().event_backlog("q")) ? 0 : 1;
+    model.fail_call("first", "no such object", 0, 0);
+    const auto backlog = t.run(t.engine().event_backlog("q"));
+    ASSERT_TRUE(backlog);
+    EXPECT_EQ(std::ranges::count(*backlog, id, &EventBacklog::bucket), 1) << call;
+  }
+  EXPECT_GT(failed, 0u);
 }
 
 // It waited for what later calls needed, too.

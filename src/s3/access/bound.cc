@@ -122,6 +122,7 @@ void Bound::change(const BoundSettings& settings, store::Document document) {
   {
     const std::lock_guard lock(mutex_);
     if (settings_.is_limited() != settings.is_limited()) loaded_ = loading_ = false;
+    if (settings_.keep_suffix != settings.keep_suffix) loading_ = false;  // it sets aside what is kept
     settings_ = settings;
     renews_ = settings.renew_on_read;
     order_.change(settings_.policy, settings_.kept());
@@ -131,9 +132,10 @@ void Bound::change(const BoundSettings& settings, store::Document document) {
   wake_worker_();
 }
 
-uint64_t Bound::most_objects() const {
+// `of_memory`: how many objects what it has in memory is of; 0: not known.
+uint64_t Bound::most_objects(uint64_t of_memory) const {
   const uint64_t set = settings_.most_objects();
-  return memory_ == nullptr ? set : std::min(set, memory_->objects_max(order_.objects()));
+  return memory_ == nullptr ? set : std::min(set, memory_->objects_max(of_memory));
 }
 
 uint64_t Bound::objects_allowed() const {
@@ -264,6 +266,25 @@ EvictionOrder Bound::begin_load() {
   removed_memory_.clear();
   loading_ = true;
   return before;
+}
+
+// Before anything is evicted for want of memory. Most of what is in memory then is listed, and in no order yet.
+bool Bound::add_kept(std::vector<EvictionOrder::Object>& listed) {
+  const std::lock_guard lock(mutex_);
+  if (!loading_ || gone_) return false;
+  const auto kept = settings_.kept_of(most_objects(0));
+  order_.limit_kept(kept.bytes_max, kept.objects_max);
+  std::vector<EvictionOrder::Object> others;
+  others.reserve(listed.size());
+  for (auto& object : listed) {
+    if (!order_.is_kept(object.key, object.size)) {
+      others.push_back(std::move(object));
+    } else if (!removed_while_loading_.contains(object.key)) {
+      order_.put_oldest(std::move(object));
+    }
+  }
+  listed = std::move(others);
+  return true;
 }
 
 // What was written meanwhile is there already, and younger.

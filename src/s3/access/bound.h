@@ -99,6 +99,9 @@ class Bound final : public store::ChangeListener {
   store::Document document() const;
   bool is_loading() const;     // false: a load that has begun is void, or complete
   EvictionOrder begin_load();  // returns what was the order
+  // Takes those of the listed objects into the order that are never evicted, and leaves the others. False: the load is
+  // void.
+  bool add_kept(std::vector<EvictionOrder::Object>& listed);
   // Objects that are older than all others. False: the load is void.
   bool add_loaded(std::vector<EvictionOrder::Object> older);
   void end_load();
@@ -127,7 +130,8 @@ class Bound final : public store::ChangeListener {
   void bucket_removed(uint64_t bucket) override;
 
  private:
-  uint64_t most_objects() const;
+  uint64_t most_objects() const { return most_objects(order_.objects()); }
+  uint64_t most_objects(uint64_t of_memory) const;
   bool exceeds(uint64_t bytes, uint64_t objects) const;
   bool has_room(const BoundRoom& for_it, const BoundRoom& kept) const;
   Room refuse(BoundWish& wish, const BoundRoom& need);

@@ -78,7 +78,7 @@ void EvictionOrder::move(Place place, Queue& to) {
   if (ends && is_ordered(place)) ends_.insert(end_of(place));
 }
 
-bool EvictionOrder::is_kept(std::string_view key, uint64_t size) {
+bool EvictionOrder::is_kept(std::string_view key, uint64_t size) const {
   return !kept_rule_.suffix.empty() && key.ends_with(kept_rule_.suffix) &&
          kept_->nodes.size() < kept_rule_.objects_max && size <= kept_rule_.bytes_max &&
          kept_->bytes <= kept_rule_.bytes_max - size;

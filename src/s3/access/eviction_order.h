@@ -67,6 +67,8 @@ class EvictionOrder {
   // False: no such object.
   bool read(std::string_view key);
   std::optional<uint64_t> size_of(std::string_view key) const;  // nullopt: no such object
+  // Whether an object that comes now is one of those that are never next.
+  bool is_kept(std::string_view key, uint64_t size) const;
   // The next object for which `is_pinned` is false. It is counted until erase(), and not returned again before
   // give_back(). Takes at most `steps`, and counts down by those that it took: one for each object that it looked at.
   // Nullopt: if steps are left, all are pinned, or leaving; else the next call goes on. Pinned ones are set aside, and
@@ -103,7 +105,6 @@ class EvictionOrder {
   bool is_next(Place place, const std::function<bool(std::string_view)>& is_pinned);
   void arrange_one(Place place);
   void enter(Place place);
-  bool is_kept(std::string_view key, uint64_t size);
   void replace(Place place, const Object& object);
   void remember(std::string_view key);
   void forget_first_left();

@@ -108,6 +108,7 @@ Task<Result<void>> BoundLoad::list_some() {
   for (size_t i = 0; i < pages_at_once && lists_ && bound_->is_loading(); ++i) {
     VB_CO_ASSIGN(store::ListPage page, co_await store_.list(bound_->bucket(), request_));
     auto objects = objects_of(page);
+    if (!bound_->add_kept(objects)) break;
     memory_.add(memory_of(objects));
     listed_.add(std::move(objects));
     lists_ = page.truncated;

@@ -168,6 +168,15 @@ TEST_F(CrowdedBoundsTest, WhatWasThereAndHasNoRoomInAnOrderIsEvictedByAge) {
   EXPECT_LE(bounds_.memory_bytes(), OrderMemory::least_bytes);
 }
 
+TEST_F(CrowdedBoundsTest, OfThoseThatWouldBeKeptASixteenthOfWhatFitsIs) {
+  for (int i = 0; i < 400; ++i) ASSERT_EQ(put("k" + std::to_string(100 + i) + "/namespace.json", 1), 200);
+  ASSERT_EQ(bind("<MaxBytes>1000000</MaxBytes>"), 200);
+  EXPECT_TRUE(soon([&] { return held().objects <= fit; }));
+  EXPECT_TRUE(has("k100/namespace.json")) << "the first one that was listed";
+  EXPECT_FALSE(has("k130/namespace.json"));
+  EXPECT_TRUE(has("k499/namespace.json")) << "the youngest";
+}
+
 TEST_F(BoundsTest, TheOrderOfABucketThatIsBoundedNoMoreIsDestroyedByTheWorker) {
   ASSERT_EQ(bind("<MaxObjects>1000</MaxObjects>"), 200);
   for (int i = 0; i < 50; ++i) ASSERT_EQ(put("k" + std::to_string(i), 1), 200);
@@ -384,6 +393,27 @@ TEST_F(BoundsTest, ALoadIsDoneInSlicesAndStopsWhenItsBoundIsGone) {
     const uint64_t left = count;  // one is new, and one is gone
     EXPECT_TRUE(!stays || bound->held().objects == left) << bound->held().objects;
   }
+}
+
+// The order knows what is kept; those that its load evicts for want of memory are in no order yet.
+TEST_F(BoundsTest, ALoadThatHasNoMemoryForAllEvictsNoneOfThoseThatAreKept) {
+  constexpr size_t count = 4500;  // more than a slice lists
+  ASSERT_EQ(put("k/namespace.json", 1), 200);
+  for (size_t i = 0; i < count; ++i) ASSERT_EQ(put("k" + std::to_string(i), 1), 200);
+  const auto info = run(service.store.bucket("bucket"));
+  ASSERT_TRUE(info);
+  OrderMemory memory(0);
+  const auto bound = std::make_shared<Bound>(
+      "bucket", info->created_us, info->owner, BoundSettings{.objects_max = 10'000}, [] {}, memory.bucket(info->owner));
+  BoundLoad load(bound, service.store);
+  std::vector<EvictionOrder::Object> evicted;
+  for (bool more = true; more;) {
+    more = run(load.go_on(dynamic_cast<store::ChangeFeeds&>(service.store))).value();
+    std::ranges::move(load.take_crowded_out(), std::back_inserter(evicted));
+  }
+  EXPECT_TRUE(bound->is_loaded());
+  EXPECT_GT(evicted.size(), count / 2);
+  EXPECT_EQ(std::ranges::count(evicted, "k/namespace.json", &EvictionOrder::Object::key), 0) << "the oldest";
 }
 
 // As evictions are that a full event queue refuses.

@@ -55,6 +55,7 @@ class FarCatalogue final : public Catalogue {
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
   Task<Result<void>> commit(Change change) override;
   Task<Result<void>> sync() override { return near_.sync(); }
+  Task<Result<void>> sync_rows() override { return near_.sync_rows(); }
 
   uint64_t round_trips() const { return round_trips_; }  // for looks, so far
   uint64_t commits() const { return commits_; }          // attempts made once the judge had all the rows it requested

@@ -90,6 +90,34 @@ class JoiningOnRados : public OnRados {
   uint64_t id_ = 0;
 };
 
+// The first tablet's count of them was kept, and those that came were not in it.
+TEST_F(JoiningOnRados, TokensOfRenamesAreCountedAnew) {
+  int tokens = 0;
+  const auto rename = [&](const std::string& from) {
+    RenameRequest request;
+    request.from = from;
+    request.to = from + "x";
+    request.token = std::to_string(++tokens);
+    request.asked = from;
+    const auto renamed = t_->run(t_->engine().rename("b", request));
+    ASSERT_TRUE(renamed) << describe(renamed.error());
+  };
+  rename(key(0));
+  rename(key(0) + "x");
+  for (const std::string& name : {key(59), key(59) + "x", key(59) + "xx"}) rename(name);
+  allow();
+  ASSERT_TRUE(eventually([&] {
+    join_now(engine());
+    return tablets() == 1;
+  }));
+  rename(key(0) + "xx");
+  const std::string tablet = state()->tablets.front().object;
+  const auto ages = engine().run(engine().registry.all(tablet, "a"));
+  ASSERT_TRUE(ages);
+  EXPECT_EQ(ages->size(), static_cast<size_t>(tokens));
+  EXPECT_EQ(engine().run(engine().registry.row(tablet, "r")).value_or(""), keys::number(ages->size()));
+}
+
 TEST_F(JoiningOnRados, NoneIsJoinedWhileServersRunThatDoNotKnowIt) {
   const uint64_t before = tablets();
   join_now(engine());

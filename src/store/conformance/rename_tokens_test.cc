@@ -77,7 +77,7 @@ TEST_F(RenameTokens, AFullBucketForgetsItsOldestTokenAfterAMinuteAndRefusesUntil
 
 TEST_F(RenameTokens, TheyAreCountedWhereNoCountIsStored) {
   fill();
-  tables_.set(Table::uploads, keys::rename_token(bucket_->id, ""), std::nullopt);
+  tables_.set(Table::uploads, keys::rename_token_count(bucket_->id), std::nullopt);
   EXPECT_EQ(rename("more").error(), Errc::slow_down);
 }
 

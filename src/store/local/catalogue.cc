@@ -121,4 +121,9 @@ Task<Result<void>> IndexCatalogue::sync() {
   return engine_.pool().run("durability change", std::move(work));
 }
 
+Task<Result<void>> IndexCatalogue::sync_rows() {
+  auto work = [engine = engine_.shared_from_this()]() -> Result<void> { return engine->index->sync(); };
+  return engine_.pool().run("event read", std::move(work));
+}
+
 }  // namespace verbena::store::local

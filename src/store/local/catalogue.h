@@ -140,6 +140,7 @@ class IndexCatalogue final : public Catalogue {
   void commit_then(Change change, boost::asio::any_io_executor executor, Committed then) override;
   bool has_one_place() const override { return true; }
   Task<Result<void>> sync() override;
+  Task<Result<void>> sync_rows() override;
 
  private:
   static size_t shown(const Place& place) { return place.shown == Durability::sync ? 1 : 0; }

@@ -3,6 +3,8 @@
 #include <functional>
 #include <map>
 
+#include "store/local/engine.h"
+#include "store/local/fsck.h"
 #include "store/local/index_check.h"
 #include "store/local/log_scan.h"
 #include "store/local/record.h"
@@ -106,6 +108,38 @@ class StartAfterDamage : public ::testing::Test {
     return refused;
   }
 
+  // Where the next record of the log begins: behind the last byte that is not zero.
+  uint64_t end_of_log() {
+    const auto bytes = read_small_file(fs, newest(".log"), 64 * MiB);
+    return bytes ? bytes->find_last_not_of('\0') + 1 : 0;
+  }
+  // A bit of the change that was made when the log ended at `begin`.
+  void damage_change_at(uint64_t begin) { fs.flip_bit(newest(".log"), begin + 20); }
+
+  // Some of everything that a bucket may have.
+  void fill_bucket(const std::string& bucket) {
+    ASSERT_TRUE(t.set_document(bucket, "policy", "{}"));
+    ASSERT_TRUE(t.put(bucket, "large", pattern(300'000, 7)));
+    ASSERT_TRUE(t.put(bucket, "small", "x"));
+    const auto upload = t.start_upload(bucket, "parts");
+    ASSERT_TRUE(upload && t.put_part(*upload, 1, pattern(100'000, 1)));
+    const auto completed = t.start_upload(bucket, "of parts");
+    ASSERT_TRUE(completed);
+    const auto part = t.put_part(*completed, 1, pattern(6 * MiB, 2));
+    ASSERT_TRUE(part && t.complete(*completed, {*part}));
+    ASSERT_TRUE(t.set_versioning(bucket, Versioning::suspended));
+    ASSERT_TRUE(t.put(bucket, "large", pattern(200'000, 8)));
+    ASSERT_TRUE(t.set_versioning(bucket, Versioning::enabled));
+    ASSERT_TRUE(t.put(bucket, "large", pattern(200'000, 9)));
+  }
+  void expect_nothing_left(Family family, const std::string& prefix = "") {
+    const auto engine = std::make_shared<Engine>(t.options);
+    ASSERT_TRUE(engine->start());
+    for (Cursor cursor = engine->index->cursor(family, prefix); cursor.valid(); cursor.next()) {
+      EXPECT_TRUE(cursor.key().empty()) << static_cast<int>(family);
+    }
+  }
+
   static void write(FaultyFileSystem& to, const std::string& path, const std::string& bytes) {
     ASSERT_TRUE(to.make_directory(std::filesystem::path(path).parent_path()));
     auto file = to.open(path, {.write = true, .create = true, .truncate = true});
@@ -146,6 +180,105 @@ TEST_F(StartAfterDamage, AcceptedLossKeepsAllButTheDamagedChange) {
   t.reopen();
   EXPECT_GE(readable(), objects - 1);
   EXPECT_TRUE(*t.get("b", "new") == pattern(200'000, 8));
+}
+
+// Its documents belonged to no bucket: each start refused, whatever it was allowed. And nothing freed its objects.
+TEST_F(StartAfterDamage, OfABucketWhoseCreationIsLostNothingIsLeft) {
+  t.open();
+  t.make_bucket("other");
+  ASSERT_TRUE(t.put("other", "k", "kept"));
+  const uint64_t creation = end_of_log();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.set_document("b", "policy", "{}"));
+  ASSERT_TRUE(t.put("b", "large", pattern(300'000, 7)));
+  const auto upload = t.start_upload("b", "parts");
+  ASSERT_TRUE(upload && t.put_part(*upload, 1, pattern(100'000, 1)));
+  t.close();
+  damage_change_at(creation);
+  expect_refused("accept_data_loss");
+  t.options.accept_data_loss = true;
+  t.open();
+  EXPECT_EQ(t.run(t.store->bucket("b")).error(), Errc::no_such_bucket);
+  t.make_bucket("b");
+  EXPECT_EQ(t.document("b", "policy").error(), Errc::not_found);
+  t.expect_no_leak();
+  EXPECT_EQ(t.store->usage()->live_bytes, 0u);
+  t.options.accept_data_loss = false;
+  t.reopen();
+  EXPECT_TRUE(t.get("other", "k").value_or("") == "kept");
+}
+
+TEST_F(StartAfterDamage, OfABucketWhoseRemovalIsLostAndWhoseNameIsUsedAgainNothingIsLeft) {
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(t.set_document("b", "policy", "{}"));
+  const auto upload = t.start_upload("b", "parts");
+  ASSERT_TRUE(upload && t.put_part(*upload, 1, pattern(100'000, 1)));
+  t.store->drain();
+  const uint64_t removal = end_of_log();
+  ASSERT_TRUE(t.run(t.store->remove_bucket("b")));
+  t.make_bucket("b");
+  ASSERT_TRUE(t.put("b", "new", pattern(100'000, 2)));
+  t.close();
+  damage_change_at(removal);
+  t.options.accept_data_loss = true;
+  t.open();
+  EXPECT_EQ(t.document("b", "policy").error(), Errc::not_found);
+  EXPECT_TRUE(t.get("b", "new").value_or("") == pattern(100'000, 2));
+  t.expect_no_leak();
+  EXPECT_EQ(t.store->usage()->live_bytes, align_up(100'000));
+}
+
+TEST_F(StartAfterDamage, OfAnUploadWhoseBeginningIsLostNoPartIsLeft) {
+  t.open();
+  t.make_bucket("b");
+  const auto kept = t.start_upload("b", "kept");
+  ASSERT_TRUE(kept);
+  const auto part = t.put_part(*kept, 1, pattern(100'000, 1));
+  ASSERT_TRUE(part);
+  const uint64_t beginning = end_of_log();
+  const auto lost = t.start_upload("b", "lost");
+  ASSERT_TRUE(lost && t.put_part(*lost, 1, pattern(200'000, 2)) && t.put_part(*lost, 2, pattern(100, 3)));
+  t.close();
+  damage_change_at(beginning);
+  t.options.accept_data_loss = true;
+  t.open();
+  EXPECT_EQ(t.run(t.store->list_uploads("b", {}))->uploads.size(), 1u);
+  t.expect_no_leak();
+  EXPECT_EQ(t.store->usage()->live_bytes, align_up(100'000));
+  EXPECT_TRUE(t.complete(*kept, {*part}));
+  EXPECT_TRUE(t.get("b", "kept").value_or("") == pattern(100'000, 1));
+}
+
+// The rows of every kind: taken away with the record, as damage may take it.
+TEST_F(StartAfterDamage, WhatBelongsToNoBucketIsRemovedWhateverItIs) {
+  t.open();
+  t.make_bucket("b");
+  fill_bucket("b");
+  t.close();
+  {
+    const auto engine = std::make_shared<Engine>(t.options);
+    ASSERT_TRUE(engine->start());
+    Batch batch(*engine->index);
+    batch.erase(Family::meta, keys::bucket("b"));
+    ASSERT_TRUE(engine->index->write(batch) && engine->index->sync());
+  }
+  EXPECT_EQ(fsck({.directory = "/store", .fs = &fs})->index.size(), 1u) << "the documents";
+  t.options.accept_data_loss = true;
+  t.open();
+  t.expect_no_leak();
+  EXPECT_EQ(t.store->usage()->live_bytes, 0u);
+  t.close();
+  const auto checked = fsck({.directory = "/store", .fs = &fs});
+  ASSERT_TRUE(checked);
+  EXPECT_TRUE(checked->index.empty() && checked->lost.empty());
+  EXPECT_EQ(checked->orphan_extents, 0u);
+  for (const Family family :
+       {Family::objects, Family::uploads, Family::segments, Family::extents, Family::in_index, Family::versions}) {
+    expect_nothing_left(family);
+  }
+  expect_nothing_left(Family::meta, keys::usage_prefix());
+  expect_nothing_left(Family::meta, keys::removed_bucket_prefix());
 }
 
 TEST_F(StartAfterDamage, ABitAnywhereInTheLogLosesNothingSilently) {

@@ -118,6 +118,8 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   uint64_t writes_of_generation = 0;  // DeviceVolumes::writes() when it began
   SteadyClock::time_point next_generation{};
 
+  Result<void> abandon_lost_buckets();
+  Result<void> remove_lost_parts();
   Result<void> load_usage();
   void supply_seams();
   Result<void> open_directory();

@@ -1,5 +1,6 @@
 // The machine stops at every operation that changes the disk while objects with subscribed events are put: afterwards
-// each existing object has its event, and no other event exists.
+// each existing object has its event, and no other event exists. And what the disk loses of one bucket holds up no
+// other bucket's events.
 #include <set>
 
 #include "base/log.h"
@@ -82,6 +83,37 @@ TEST(EventCrash, AtEveryOperationThereIsAnEventForEachObjectAndForNoOther) {
   log::set_level(log::Level::info);
   EXPECT_GT(n, 10u);
   EXPECT_LT(n, operations_max);
+}
+
+// One volume that could not be synced stopped the events of all buckets until the next start.
+TEST(EventsOnDisk, OfOneBucketWhoseBytesMayBeLostHoldUpNoOtherBuckets) {
+  FaultyFileSystem fs;
+  TestStore t(&fs);
+  t.open();
+  t.make_bucket("scratch", Durability::memory);
+  t.make_bucket("b");
+  const auto put = [&](const std::string& bucket) {
+    CommitConditions conditions;
+    conditions.announcement = std::make_shared<const Named>(bucket);
+    const std::string bytes = conformance::pattern(70'000, 1);
+    return t.put(bucket, "k", bytes, {.conditions = conditions, .size_hint = {}, .etag = "e"}).has_value();
+  };
+  const auto of = [&](const EventBacklog& one) { return t.run(t.store->events("q", one.bucket, 0, 10, 1 * MiB)); };
+  log::set_level(log::Level::error);
+  ASSERT_TRUE(put("scratch"));
+  const auto first = t.run(t.store->event_backlog("q"));
+  ASSERT_TRUE(first && first->size() == 1);
+  fs.fail_syncs("/store/volumes");
+  EXPECT_FALSE(of(first->front()));
+  fs.fail_syncs("");
+  EXPECT_FALSE(of(first->front())) << "its bytes may be lost";
+  ASSERT_TRUE(put("b"));
+  const auto both = t.run(t.store->event_backlog("q"));
+  ASSERT_TRUE(both && both->size() == 2);
+  const auto events = of(both->back());
+  ASSERT_TRUE(events) << describe(events.error());
+  EXPECT_EQ(events->size(), 1u);
+  log::set_level(log::Level::info);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <unordered_set>
 
 #include "base/checksum.h"
@@ -280,6 +281,23 @@ class Check {
     }
     ended(cursor, "buckets");
     report_.buckets = buckets_.size();
+    walk_documents();
+  }
+
+  void walk_documents() {
+    std::set<uint64_t> strays;
+    Cursor cursor = index_->cursor(Family::meta, keys::document_prefix());
+    for (; cursor.valid(); cursor.next()) {
+      const auto key = keys::parse_document(cursor.key());
+      if (!key) wrong("The record of a document of a bucket is damaged.");
+      if (key && !buckets_.contains(key->first)) strays.insert(key->first);
+    }
+    ended(cursor, "documents of buckets");
+    if (strays.empty()) return;
+    wrong(
+        fmt::format("{} buckets have documents and no record. A start with accept_data_loss removes what is left of "
+                    "them.",
+                    strays.size()));
   }
 
   void walk_bucket(uint64_t id, const std::string& bucket) {

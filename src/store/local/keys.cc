@@ -23,6 +23,7 @@ std::optional<uint64_t> parse_removed_bucket(std::string_view key) {
   return read_number(key.substr(1));
 }
 
+std::string usage_prefix() { return "u"; }
 std::string usage(uint64_t bucket) { return tagged('u', bucket); }
 
 std::string segment(uint64_t blob, uint32_t n) {

@@ -41,6 +41,7 @@ std::optional<uint64_t> parse_dead(std::string_view key);
 std::string removed_bucket_prefix();
 std::string removed_bucket(uint64_t bucket);  // its remaining rows are still being removed
 std::optional<uint64_t> parse_removed_bucket(std::string_view key);
+std::string usage_prefix();
 std::string usage(uint64_t bucket);  // its contents in numbers (store/logic/usage.h); no row: not counted yet
 
 // segments, extents, in_index

@@ -52,6 +52,10 @@ Result<void> Engine::start() {
   io = std::make_unique<DataIo>(*options.pool);
   behind = std::make_unique<WriteBehind>(*this);
   supply_seams();
+  if (options.accept_data_loss) {
+    VB_TRY(abandon_lost_buckets());
+    VB_TRY(remove_lost_parts());
+  }
   IndexView all(*index, Tier::disk, Visible::newest);
   VB_TRY(load_buckets(all));
   VB_TRY(load_usage());
@@ -122,6 +126,93 @@ Result<void> Engine::open_directory() {
   VB_TRY(fs->make_directory(directory / "volumes"));
   VB_TRY(fs->make_directory(directory / "index"));
   return {};
+}
+
+namespace {
+
+// Adds the ids of the buckets (or uploads) that have rows: each is the number behind the prefix. Seeks from one to the
+// next.
+Result<void> add_owners(Index& index, Family family, const std::string& prefix, std::set<uint64_t>& owners) {
+  Cursor cursor = index.cursor(family, prefix);
+  while (cursor.valid()) {
+    const std::string_view number = cursor.key().substr(prefix.size());
+    if (number.size() < sizeof(uint64_t)) {  // the mark that Index::recover() leaves
+      cursor.next();
+      continue;
+    }
+    const uint64_t owner = keys::read_number(number.substr(0, sizeof(uint64_t)));
+    owners.insert(owner);
+    if (owner == UINT64_MAX) break;
+    cursor.seek(prefix + keys::number(owner + 1));
+  }
+  return cursor.status();
+}
+
+std::string letter_of(const std::string& prefix) { return prefix.substr(0, 1); }
+
+}  // namespace
+
+// Damage to the log may have taken the record of a bucket and left what was written into the bucket later, or its
+// removal, and with it the removal of its documents, and left a later bucket of the name. What belongs to no bucket
+// goes: documents now, the rest as that of a removed bucket. Not only in the start that met the damage, which may have
+// ended before this.
+Result<void> Engine::abandon_lost_buckets() {
+  std::set<uint64_t> there, found;
+  Cursor records = index->cursor(Family::meta, keys::bucket_prefix());
+  for (; records.valid(); records.next()) {
+    VB_ASSIGN(const BucketRecord record, decode_bucket(records.value()));
+    there.insert(record.id);
+  }
+  VB_TRY(records.status());
+  VB_TRY(add_owners(*index, Family::meta, keys::document_prefix(), found));
+  VB_TRY(add_owners(*index, Family::meta, keys::usage_prefix(), found));
+  VB_TRY(add_owners(*index, Family::objects, "", found));
+  VB_TRY(add_owners(*index, Family::versions, "", found));
+  for (const std::string& prefix : {keys::upload_prefix(0), keys::null_version_prefix(0), keys::rename_token_prefix(0),
+                                    keys::rename_age_prefix(0)}) {
+    VB_TRY(add_owners(*index, Family::uploads, letter_of(prefix), found));
+  }
+  std::erase_if(found, [&](uint64_t bucket) { return there.contains(bucket); });
+  if (found.empty()) return {};
+  Batch batch(*index);
+  for (const uint64_t bucket : found) {
+    Cursor documents = index->cursor(Family::meta, keys::document_prefix(bucket));
+    for (; documents.valid(); documents.next()) batch.erase(Family::meta, documents.key());
+    VB_TRY(documents.status());
+    batch.erase(Family::meta, keys::usage(bucket));
+    batch.put(Family::meta, keys::removed_bucket(bucket), "");
+  }
+  log::error("store: what is left of {} buckets without a record is removed", found.size());
+  VB_TRY(index->write(batch));
+  return index->sync();
+}
+
+// Likewise the parts of an upload whose beginning is lost: an upload is found by its own row.
+Result<void> Engine::remove_lost_parts() {
+  std::set<uint64_t> there, found;
+  Cursor uploads = index->cursor(Family::uploads, letter_of(keys::upload_prefix(0)));
+  for (; uploads.valid(); uploads.next()) {
+    VB_ASSIGN(const UploadRecord record, decode_upload(uploads.value()));
+    there.insert(record.id);
+  }
+  VB_TRY(uploads.status());
+  VB_TRY(add_owners(*index, Family::uploads, letter_of(keys::part_prefix(0)), found));
+  std::erase_if(found, [&](uint64_t upload) { return there.contains(upload); });
+  const std::function<uint64_t()> ids = [this] { return next_id(); };
+  for (const uint64_t upload : found) {
+    IndexTransaction transaction(*index, ids, options.clock->now_us());
+    Cursor parts = index->cursor(Family::uploads, keys::part_prefix(upload));
+    for (; parts.valid(); parts.next()) {
+      VB_ASSIGN(const StoredPart part, decode_part(parts.value()));
+      transaction.kill(part.blob);
+      transaction.erase(Table::uploads, parts.key());
+    }
+    VB_TRY(parts.status());
+    VB_TRY(index->write(transaction.batch()));
+  }
+  if (found.empty()) return {};
+  log::error("store: the parts of {} uploads without a record are removed", found.size());
+  return index->sync();
 }
 
 // A bucket without a row is not counted yet; Recount counts it.

@@ -143,10 +143,10 @@ Result<Scrub::Walk> Scrub::step_segment(Position& at, Pace pace, ScrubReport& re
   {
     Cursor cursor = engine_.index->cursor(Family::segments, "");
     cursor.seek(keys::segment(at.blob, at.segment));
-    VB_TRY(cursor.status());
+    if (const auto read = cursor.status(); !read) return pass(at, read.error(), report);
     if (!cursor.valid()) return Walk::is_over;
     const auto place = keys::parse_segment(cursor.key());
-    if (!place) return fail(Errc::corrupt_object, "scrub: key of a segment");
+    if (!place) return pass(at, fail(Errc::corrupt_object, "scrub: key of a segment").error(), report);
     std::tie(blob, number) = *place;
   }
   at.blob = blob;
@@ -229,6 +229,7 @@ Result<Scrub::Wrong> Scrub::check_extent(const Segment& segment, const Extent& e
 
 Result<Scrub::Walk> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& report) {
   uint64_t bytes = 0;
+  Result<void> read;
   std::vector<uint64_t> damaged;
   size_t seen = 0;
   {
@@ -241,24 +242,60 @@ Result<Scrub::Walk> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& r
       bytes += cursor.value().size();
       if (!decode_inline(cursor.value())) damaged.push_back(*blob);
     }
-    VB_TRY(cursor.status());
+    read = cursor.status();
   }
+  if (!read && seen == 0) return pass(at, read.error(), report);
   report.bytes += bytes;
   counters().bytes.add(bytes);
   for (const uint64_t blob : damaged) tell(blob, {.damaged = 1}, report);
   if (pace.slow) wait_while_busy();
   rest_after(bytes, pace);
-  return seen == inline_batch ? Walk::goes_on : Walk::is_over;
+  return seen == inline_batch || !read ? Walk::goes_on : Walk::is_over;
+}
+
+bool Scrub::is_readable(Family family, uint64_t from) const {
+  Cursor cursor = engine_.index->cursor(family, "");
+  cursor.seek(keys::number(from));
+  return cursor.status() && (!cursor.valid() || cursor.key().size() >= sizeof(uint64_t));
+}
+
+// Damage takes a block of the index, or a table. Where it ends is found by steps that double, and then between the last
+// two of them, so that nothing is passed over that can be read, unless another place is damaged as well.
+Result<Scrub::Walk> Scrub::pass(Position& at, const Error& why, ScrubReport& report) {
+  if (why == Errc::slow_down) return std::unexpected(why);
+  const Family family = at.in_index ? Family::in_index : Family::segments;
+  uint64_t unread = at.blob, next = at.blob;
+  for (uint64_t step = 1;; step *= 2) {
+    if (stopping()) return Walk::goes_on;
+    const bool ends = step > UINT64_MAX - at.blob;
+    next = ends ? UINT64_MAX : at.blob + step;
+    if (ends || is_readable(family, next)) break;
+    unread = next;
+  }
+  while (next - unread > 1) {
+    const uint64_t middle = unread + (next - unread) / 2;
+    (is_readable(family, middle) ? next : unread) = middle;
+  }
+  const bool damaged = why == Errc::corrupt_object;
+  log::error("scrub: the index cannot be read where it has {} of blobs {:x} to {:x}: {}",
+             at.in_index ? "the bytes" : "the places", at.blob, unread, describe(why));
+  count({.damaged = damaged ? 1u : 0u, .unreadable = damaged ? 0u : 1u}, report);
+  at = {.in_index = at.in_index, .blob = next, .segment = 0};
+  return next == UINT64_MAX ? Walk::is_over : Walk::goes_on;
+}
+
+void Scrub::count(const Wrong& wrong, ScrubReport& report) {
+  report.damaged_blocks += wrong.damaged;
+  report.unreadable_blocks += wrong.unreadable;
+  counters().damaged.add(wrong.damaged);
+  counters().unreadable.add(wrong.unreadable);
 }
 
 void Scrub::tell(uint64_t blob, const Wrong& wrong, ScrubReport& report) {
   if (wrong.damaged + wrong.unreadable == 0) return;
   // Nothing names it any more, and after a crash its space may have been used again already.
   if (engine_.index->get(Family::meta, keys::dead(blob))) return;
-  report.damaged_blocks += wrong.damaged;
-  report.unreadable_blocks += wrong.unreadable;
-  counters().damaged.add(wrong.damaged);
-  counters().unreadable.add(wrong.unreadable);
+  count(wrong, report);
   if (wrong.damaged != 0) name(blob, "is damaged on disk", report.objects);
   if (wrong.unreadable != 0) name(blob, "could not be read from disk", report.unreadable);
 }

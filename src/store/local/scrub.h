@@ -1,8 +1,9 @@
 // Finds rot before a reader does: a thread that slowly reads all live bytes and checks them against their checksums. It
 // logs and counts damage, and changes nothing. Bytes that could not be read are counted apart: a disk error does not
-// say what they are, and when descriptors or memory are short the scrub waits and reads again. Its position is saved in
-// the index, so that it continues after a restart. While others use the disk it waits, but not for ever: a store that
-// is never idle is scrubbed, too.
+// say what they are, and when descriptors or memory are short the scrub waits and reads again. A place of the index
+// that cannot be read counts as one block, and the scrub goes on behind it. Its position is saved in the index, so that
+// it continues after a restart. While others use the disk it waits, but not for ever: a store that is never idle is
+// scrubbed, too.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "store/local/keys.h"
 #include "store/local/local_store.h"
 #include "store/local/record.h"
 
@@ -47,6 +49,9 @@ class Scrub {
   Result<Walk> step(Position& at, Pace pace, ScrubReport& report);
   Result<Walk> step_segment(Position& at, Pace pace, ScrubReport& report);
   Result<Walk> step_in_index(Position& at, Pace pace, ScrubReport& report);
+  // Goes on behind rows that cannot be read. The error, if there is to be another try.
+  Result<Walk> pass(Position& at, const Error& why, ScrubReport& report);
+  bool is_readable(Family family, uint64_t from) const;
   Result<void> check_segment(uint64_t blob, uint32_t number, Pace pace, ScrubReport& report);
   // Blocks found wrong.
   struct Wrong {
@@ -56,6 +61,7 @@ class Scrub {
                              ScrubReport& report);
   Result<void> read(const Extent& extent, uint64_t done, MutableBytes into);
   void tell(uint64_t blob, const Wrong& wrong, ScrubReport& report);
+  static void count(const Wrong& wrong, ScrubReport& report);
   void name(uint64_t blob, const char* what, std::vector<std::string>& names);
   std::string name_of(uint64_t blob) const;
   void rest_after(uint64_t bytes, Pace pace);

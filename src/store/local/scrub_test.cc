@@ -1,5 +1,7 @@
 #include "store/local/scrub.h"
 
+#include <algorithm>
+
 #include "base/metrics.h"
 #include "store/local/test_store.h"
 
@@ -102,6 +104,38 @@ TEST_F(ScrubTest, AVolumeThatIsGoneIsDamage) {
   const ScrubReport report = scrub();
   EXPECT_EQ(report.damaged_blocks, 2u);
   EXPECT_EQ(report.unreadable_blocks, 0u);
+}
+
+// It stood before a block of the index for ever, and rot behind it was never found.
+TEST_F(ScrubTest, GoesOnBehindDamageToTheIndex) {
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_TRUE(t_.put("b", "large" + std::to_string(i), pattern(17'000, static_cast<uint64_t>(i))));
+    ASSERT_TRUE(t_.put("b", "small" + std::to_string(i), pattern(300, static_cast<uint64_t>(i))));
+  }
+  t_.reopen();  // tables now
+  const uint64_t all = scrub().bytes;
+  t_.close();
+  const auto volumes = fs_.list("/store/volumes");
+  ASSERT_TRUE(volumes && !volumes->empty());
+  fs_.flip_bit("/store/volumes/" + *std::ranges::max_element(*volumes), 4096);  // of the last objects
+  const auto listed = fs_.list("/store/index");
+  ASSERT_TRUE(listed);
+  int stood_in_the_way = 0;
+  for (const std::string& name : *listed) {
+    const std::string table = "/store/index/" + name;
+    const uint64_t size = fs_.stat(table)->size;
+    if (!name.ends_with(".sst") || size < 4000) continue;
+    fs_.flip_bit(table, size / 3);  // of a block before the last one
+    if (t_.try_open()) {
+      const ScrubReport report = scrub();
+      EXPECT_GE(report.damaged_blocks, 1u) << name << ": the volume's";
+      stood_in_the_way += report.damaged_blocks > 1 ? 1 : 0;
+      EXPECT_GT(report.bytes, all / 2) << name;
+      t_.close();
+    }
+    fs_.flip_bit(table, size / 3);
+  }
+  EXPECT_EQ(stood_in_the_way, 2) << "the tables of places and of small objects' bytes";
 }
 
 TEST_F(ScrubTest, WhatWasRemovedIsNotRead) {

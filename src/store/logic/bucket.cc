@@ -124,6 +124,12 @@ std::shared_ptr<const Bucket> Buckets::find(std::string_view name) const {
   return it == buckets_.end() ? nullptr : it->second;
 }
 
+std::shared_ptr<const Bucket> Buckets::find_id(uint64_t id) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = std::ranges::find_if(buckets_, [id](const auto& one) { return one.second->id == id; });
+  return found == buckets_.end() ? nullptr : found->second;
+}
+
 std::vector<BucketInfo> Buckets::list() const {
   std::shared_lock lock(mutex_);
   std::vector<BucketInfo> infos;

@@ -160,6 +160,7 @@ class Buckets {
   }
   bool keeps_ends() const { return ends_ != nullptr && may_end_(); }
   std::shared_ptr<const Bucket> find(std::string_view name) const;  // null: no such bucket
+  std::shared_ptr<const Bucket> find_id(uint64_t id) const;         // likewise; looks at all
   std::vector<BucketInfo> list() const;                             // by name
   std::vector<std::shared_ptr<const Bucket>> all() const;           // by name
   void add(const BucketRecord& record);

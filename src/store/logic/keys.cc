@@ -102,14 +102,16 @@ std::string object_parts(uint64_t object) { return tagged('o', object); }
 bool is_part(std::string_view key) { return key.starts_with('p'); }
 bool is_object_parts(std::string_view key) { return key.starts_with('o'); }
 
+std::string null_version_prefix(uint64_t bucket) { return tagged('n', bucket); }
 std::string null_version(uint64_t bucket, std::string_view key) {
-  std::string out = tagged('n', bucket);
+  std::string out = null_version_prefix(bucket);
   append_escaped(out, key);
   return out.append(2, '\0');
 }
 
 std::string rename_token_prefix(uint64_t bucket) { return tagged('r', bucket); }
 std::string rename_token(uint64_t bucket, std::string_view token) { return rename_token_prefix(bucket).append(token); }
+std::string rename_token_count(uint64_t bucket) { return rename_token(bucket, ""); }
 std::string rename_age_prefix(uint64_t bucket) { return tagged('a', bucket); }
 std::string rename_age(uint64_t bucket, int64_t came_us, std::string_view token) {
   std::string key = rename_age_prefix(bucket);

@@ -36,11 +36,14 @@ std::string part(uint64_t upload, int number);
 std::string object_parts(uint64_t object);
 bool is_part(std::string_view key);  // of the table of uploads, these two
 bool is_object_parts(std::string_view key);
+std::string null_version_prefix(uint64_t bucket);
 std::string null_version(uint64_t bucket, std::string_view key);  // -> the id of the key's null version in `versions`
 
 // Rename tokens of clients: a token's time and request; and the tokens by age: bucket id, time, token.
 std::string rename_token_prefix(uint64_t bucket);
 std::string rename_token(uint64_t bucket, std::string_view token);
+// How many tokens there are: the row of an empty token, which no request has.
+std::string rename_token_count(uint64_t bucket);
 std::string rename_age_prefix(uint64_t bucket);
 std::string rename_age(uint64_t bucket, int64_t came_us, std::string_view token);
 std::optional<std::pair<int64_t, std::string>> parse_rename_age(std::string_view index_key);

@@ -34,13 +34,10 @@ Result<bool> was_done(Transaction& transaction, const Renaming& r) {
   return true;
 }
 
-// The row of an empty token, which no request has, has the number of the bucket's tokens.
-std::string count_row(uint64_t bucket) { return keys::rename_token(bucket, ""); }
-
 // How many tokens the bucket has. Counted from their rows once: where an older program made them, or a tablet was
-// split.
+// split or joined.
 Result<uint64_t> count_tokens(Transaction& transaction, uint64_t bucket) {
-  VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, count_row(bucket)));
+  VB_ASSIGN(const auto row, find_row(transaction, Table::uploads, keys::rename_token_count(bucket)));
   if (row && row->size() == sizeof(uint64_t)) return keys::read_number(*row);
   uint64_t count = 0;
   const auto all = transaction.cursor(Table::uploads, keys::rename_age_prefix(bucket));
@@ -92,7 +89,8 @@ Result<void> remember_token(Transaction& transaction, const Renaming& r) {
   transaction.put(Table::uploads, keys::rename_token(bucket, r.request.token),
                   keys::number(static_cast<uint64_t>(now_us)) + r.request.asked);
   transaction.put(Table::uploads, keys::rename_age(bucket, now_us, r.request.token), "");
-  transaction.put(Table::uploads, count_row(bucket), keys::number(count - std::min(count, forgotten) + 1));
+  transaction.put(Table::uploads, keys::rename_token_count(bucket),
+                  keys::number(count - std::min(count, forgotten) + 1));
   return {};
 }
 

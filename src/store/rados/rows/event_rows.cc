@@ -276,7 +276,6 @@ Task<Result<EventRows::Amount>> EventRows::count(std::string queue, uint64_t buc
 
 Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
   // A copy of the current ones: later ones are for the next call.
-  const uint64_t term = leader_.term(), rounds = rounds_();
   std::set<uint64_t> buckets;
   {
     const std::lock_guard lock(mutex_);
@@ -284,6 +283,16 @@ Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
       buckets.insert(it->second);
     }
   }
+  auto done = co_await recount_these(queue, known, buckets);
+  if (done) co_return done;
+  const std::lock_guard lock(mutex_);
+  for (const uint64_t bucket : buckets) left_.emplace(queue, bucket);
+  co_return done;
+}
+
+// Adds to `buckets` those that others know of. After an error some may have been counted.
+Task<Result<void>> EventRows::recount_these(std::string queue, Known& known, std::set<uint64_t>& buckets) {
+  const uint64_t term = leader_.term(), rounds = rounds_();
   VB_CO_ASSIGN(const Rows hints, co_await of_all(row_of('h', queue, 0).substr(0, queue.size() + 2)));
   for (const auto& [row, token] : hints)
     buckets.insert(keys::read_number(std::string_view(row).substr(row.size() - 8)));
@@ -293,32 +302,22 @@ Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
     for (const auto& [bucket, amount] : known.buckets) there.insert(bucket);
     buckets.merge(there);
   }
-  Result<void> done;
   for (const uint64_t bucket : buckets) {
-    auto counted = co_await count(queue, bucket);
-    if (!counted) {
-      done = std::unexpected(counted.error());
-      break;
-    }
-    if (counted->events == 0) {
+    VB_CO_ASSIGN(Amount counted, co_await count(queue, bucket));
+    if (counted.events == 0) {
       known.buckets.erase(bucket);
     } else {
-      known.buckets.insert_or_assign(bucket, std::move(*counted));
+      known.buckets.insert_or_assign(bucket, std::move(counted));
     }
   }
-  if (!done) {
-    const std::lock_guard lock(mutex_);
-    for (const uint64_t bucket : buckets) left_.emplace(queue, bucket);
-    co_return done;
-  }
   if (all) {
-    known.term = term;
-    known.rounds = rounds;
     VB_CO_ASSIGN(const Rows told, co_await of_all(row_of('w', queue, 0).substr(0, queue.size() + 2)));
     known.told.clear();
     for (const auto& [row, value] : told) {
       known.told.emplace(keys::read_number(std::string_view(row).substr(row.size() - 8)), value);
     }
+    known.term = term;
+    known.rounds = rounds;
   }
   // A hint that was renewed meanwhile has another token, and stays.
   for (const auto& [row, token] : hints) {

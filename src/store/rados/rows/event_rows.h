@@ -80,6 +80,7 @@ class EventRows {
   Task<Result<std::set<uint64_t>>> all_buckets(std::string queue);
   Task<Result<Amount>> count(std::string queue, uint64_t bucket);
   Task<Result<void>> recount(std::string queue, Known& known);
+  Task<Result<void>> recount_these(std::string queue, Known& known, std::set<uint64_t>& buckets);
   Task<Result<void>> publish(std::string queue, Known& known);
   // Reads a page of keys with `prefix`, after `after`; none where the object does not exist. Whether more follow.
   Task<Result<bool>> page(std::string object, std::string prefix, std::string after, std::vector<std::string>& into);

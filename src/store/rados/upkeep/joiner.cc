@@ -98,6 +98,7 @@ Task<Result<bool>> Joiner::fill(BucketPtr frozen, size_t tablet) {
   VB_CO_TRY(co_await splitter_.copy_ends(frozen, tablet + 1, frozen->tablets[tablet + 1].low, to));
   VB_CO_TRY(co_await merge_fences(frozen, from, to));
   VB_CO_TRY(co_await splitter_.copy_tokens(frozen, from, to));
+  VB_CO_TRY(co_await forget_token_count(frozen, to));
   VB_CO_TRY(co_await copy_rows_of_no_key(frozen, from, "z", to));
   VB_CO_TRY(co_await copy_usage(frozen, tablet + 1, to));
   co_return true;
@@ -126,6 +127,17 @@ Task<Result<void>> Joiner::copy_rows_of_no_key(BucketPtr frozen, std::string fro
     VB_CO_TRY(co_await splitter_.put_rows(frozen, to, std::move(page)));
     if (!more) co_return Result<void>{};
   }
+}
+
+// The next rename with a token counts them anew (logic/rename.cc).
+Task<Result<void>> Joiner::forget_token_count(BucketPtr frozen, std::string of) {
+  const std::string row = keys::rename_token_count(frozen->id);
+  librados::ObjectWriteOperation op;
+  op.cmpxattr(epoch_attribute, LIBRADOS_CMPXATTR_OP_EQ, to_buffer(frozen->epoch_text));
+  op.omap_rm_keys({family(Place{frozen->id}, Table::uploads, row).to_stored(row)});
+  const int code = co_await registry_.cluster().write(Pool::index, std::move(of), std::move(op));
+  if (code < 0) co_return std::unexpected(to_error(code, "rados: joined tablet"));
+  co_return Result<void>{};
 }
 
 // Under names that mean something only when the second tablet has gone (usage_book.h): one for each server, as each

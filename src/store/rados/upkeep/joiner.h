@@ -39,6 +39,7 @@ class Joiner {
   Task<Result<bool>> is_settled(std::string tablet);
   Task<Result<bool>> fill(BucketPtr frozen, size_t tablet);
   Task<Result<void>> merge_fences(BucketPtr frozen, std::string from, std::string to);
+  Task<Result<void>> forget_token_count(BucketPtr frozen, std::string of);
   Task<Result<void>> copy_usage(BucketPtr frozen, size_t from, std::string to);
   Task<Result<void>> copy_rows_of_no_key(BucketPtr frozen, std::string from, std::string letter, std::string to);
 
