@@ -59,7 +59,6 @@ Task<Result<void>> change_tags(Context& context, const std::function<void(store:
     auto done = co_await context.service.store.replace_document(context.bucket, tagging_document, std::move(was),
                                                                 tagging_xml(tags));
     if (!done && done.error() == Errc::precondition_failed) continue;
-    context.service.access->changed();
     co_return done;
   }
   co_return fail(Errc::slow_down, "tags: they are changed too often");
