@@ -12,6 +12,7 @@
 #include "s3/tag_set.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
+#include "s3_http/error_fields.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {
@@ -122,7 +123,7 @@ std::string control_error_xml(const Error& error, std::string_view request_id, c
   xml.open("Error");
   xml.element("Code", error_form(error.code).code);
   xml.element("Message", error_message(error));
-  for (const auto& [name, value] : fields) xml.element(name, value);
+  write_error_fields(xml, fields);
   xml.close();
   xml.element("RequestId", request_id);
   xml.element("HostId", host_id);
