@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
-#include <thread>
 #include <tuple>
 
 #include "client/api/client_impl.h"
+#include "client/helpers.h"
 
 namespace verbena {
 
@@ -217,12 +216,8 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
       if (options.in_order && leading != before) options.in_order(leading);
     }
   };
-  std::vector<std::jthread> threads;
-  const size_t helpers = std::min<size_t>(items.size(), options_.async_threads);
-  try {
-    for (size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // no thread is left: those that there are do it
-  }
+  const size_t workers = std::min<size_t>(items.size(), options_.async_threads);
+  const auto helpers = client::start_helpers(workers == 0 ? 0 : workers - 1, work);
   work();
 }
 
