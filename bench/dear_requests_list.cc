@@ -324,6 +324,24 @@ std::vector<Dear> dearest() {
                          "\r\n\r\n");
       },
       403);
+  add(
+      "cors_names", "preflight of 100 headers under a rule of 1,700 patterns",
+      [](House& house) {
+        bucket(house, "patterned");
+        must_be(put(house, "/patterned",
+                    "<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>" +
+                        many(1'700, [](size_t i) { return fmt::format("<AllowedHeader>b{}*</AllowedHeader>", i); }) +
+                        "</CORSRule></CORSConfiguration>",
+                    "cors="),
+                200, "cors");
+      },
+      [](House& house) {
+        return house.ask(
+            "OPTIONS /patterned/key HTTP/1.1\r\nhost: h\r\norigin: http://a\r\naccess-control-request-method: GET\r\n"
+            "access-control-request-headers: " +
+            many(99, [](size_t i) { return fmt::format("b1699{},", i); }) + "other\r\n\r\n");
+      },
+      403);
   add("tagging", "PutObjectTagging of 10 tags of the longest names", plain, [](House& house) {
     return put(house, "/plain/key",
                "<Tagging><TagSet>" +

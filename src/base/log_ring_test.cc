@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/log_limit.h"
+
 namespace verbena::log {
 namespace {
 
@@ -57,6 +59,25 @@ TEST(LogRing, HasWhatIsWrittenToTheLog) {
   ASSERT_FALSE(found.lines.empty());
   EXPECT_EQ(found.lines.back().text, "ring: a line of number 7");
   EXPECT_EQ(found.lines.back().level, Level::warn);
+}
+
+// A client that joined and left in a loop wrote two lines for each time.
+TEST(LogLimit, WritesTheFirstLinesOfAnIntervalAndTellsHowManyFollowed) {
+  Limit limit;
+  const SteadyClock::time_point begin = SteadyClock::now();
+  for (uint64_t i = 0; i < Limit::lines_max; ++i) EXPECT_EQ(limit.admit(begin), 0u);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(limit.admit(begin + std::chrono::seconds(9)), std::nullopt);
+  EXPECT_EQ(limit.admit(begin + Limit::interval), 1000u);
+  EXPECT_EQ(limit.admit(begin + Limit::interval), 0u);
+}
+
+TEST(LogLimit, LinesAreThoseOfTheLog) {
+  Limit limit;
+  const uint64_t before = ring().read(0, Level::trace, 1).last;
+  for (uint64_t i = 0; i < Limit::lines_max + 5; ++i) limit.warn("limit: line {}", i);
+  limit.at(Level::debug, "not shown at all");
+  EXPECT_EQ(ring().read(0, Level::trace, 1).last, before + Limit::lines_max);
+  EXPECT_EQ(ring().read(0, Level::trace, 1).lines.at(0).text, "limit: line 19");
 }
 
 }  // namespace

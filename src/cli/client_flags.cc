@@ -4,6 +4,7 @@
 
 #include "cli/aws_profile.h"
 #include "cli/report.h"
+#include "client/without_keys.h"
 
 namespace verbena::cli {
 
@@ -96,7 +97,7 @@ std::optional<Client> ClientFlags::connect(int& exit_code) const {
     exit_code = exit_usage;
     return std::nullopt;
   }
-  const std::string where = made->endpoint;
+  const std::string where = client::without_keys(made->endpoint);
   auto client = Client::connect(std::move(*made));
   if (!client) {
     exit_code = report(where, client.error());

@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "cli/progress.h"
@@ -16,6 +15,7 @@
 #include "cli/transfer_file.h"
 #include "cli/tree_walk.h"
 #include "cli/watch_terminal.h"
+#include "client/helpers.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {
@@ -85,11 +85,12 @@ class TreeCopy {
 
   TreeDone run() {
     {
-      std::vector<std::jthread> workers;
-      for (unsigned i = 0; i < options_.jobs; ++i) {
-        workers.emplace_back([this] {
-          while (auto task = tasks_.take()) work(*task);
-        });
+      const auto workers = client::start_helpers(options_.jobs, [this] {
+        while (auto task = tasks_.take()) work(*task);
+      });
+      if (workers.empty()) {
+        failed(from_.text(""), fault(ErrorCode::local_error, "this process may have no further thread").error());
+        return done_;
       }
       if (auto compared = compare(); !compared) failed(from_.text(""), compared.error());
       tasks_.end();

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "client/outcome.h"
+#include "client/without_keys.h"
 
 namespace verbena::client {
 namespace {
@@ -22,7 +23,7 @@ bool is_host(std::string_view host, bool bracketed) {
 }  // namespace
 
 Outcome<Endpoint> parse_host_port(std::string_view text, uint16_t default_port) {
-  const std::string shown(text.substr(0, 256));
+  const std::string shown = without_keys(text);
   Endpoint out;
   out.port = default_port;
   std::string_view port;
@@ -64,7 +65,7 @@ Outcome<Endpoint> parse_endpoint(std::string_view url) {
     tls = true;
   } else {
     return fault(ErrorCode::invalid_argument,
-                 "endpoint '" + std::string(url.substr(0, 256)) + "': must begin with http:// or https://");
+                 "endpoint '" + without_keys(url) + "': must begin with http:// or https://");
   }
   if (rest.ends_with('/')) rest.remove_suffix(1);
   OUT_ASSIGN(Endpoint out, parse_host_port(rest, tls ? 443 : 80));

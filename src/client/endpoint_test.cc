@@ -36,6 +36,17 @@ TEST(Endpoint, SaysWhatIsWrong) {
   }
 }
 
+// AWS_ENDPOINT_URL with keys in it: they were in the error, and so in logs.
+TEST(Endpoint, AnErrorShowsNoKeys) {
+  for (const char* text : {"http://AKEY:SECRET@host", "http://AKEY:SECRET@host:9000/path", "AKEY:SECRET@host:9000",
+                           "ftp://AKEY:SECRET@host", "http://AKEY:SEC@SECRET@host", "https://[AKEY:SECRET@host"}) {
+    const auto endpoint = parse_endpoint(text);
+    ASSERT_FALSE(endpoint) << text;
+    EXPECT_EQ(endpoint.error().message.find("SECRET"), std::string::npos) << endpoint.error().message;
+    EXPECT_NE(endpoint.error().message.find("host"), std::string::npos) << endpoint.error().message;
+  }
+}
+
 TEST(Endpoint, AHostAloneTakesTheDefaultPort) {
   auto endpoint = parse_host_port("storage", 9100);
   ASSERT_TRUE(endpoint);

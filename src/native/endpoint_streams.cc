@@ -5,7 +5,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include "base/client_counts.h"
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "native/endpoint.h"
 
 namespace verbena::native {
@@ -34,8 +34,9 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   if (from == 0) {
     auto peer = dial(*session, hello->address);
     if (!peer) {
-      log::warn("native: cannot answer a session's address provider={} peer={} reason=\"{}\"", info().provider,
-                session->peer_address, describe(peer.error()));
+      static log::Limit limit;
+      limit.warn("native: cannot answer a session's address provider={} peer={} reason=\"{}\"", info().provider,
+                 session->peer_address, describe(peer.error()));
       return metrics.drop(wire::Drop::wrong_peer);
     }
     stream->peer = *peer;

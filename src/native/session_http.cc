@@ -4,7 +4,7 @@
 
 #include "base/aead.h"
 #include "base/hmac.h"
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "call/account.h"
 #include "call/request_id.h"
 #include "fabric/sealing_names.h"
@@ -195,8 +195,9 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   response.headers.emplace_back("content-type", "application/json");
   response.headers.emplace_back("cache-control", "no-store");
   response.headers.emplace_back("x-verbena-proof", wire::answer_proof(session->master, response.body));
-  log::info("native: session opened access_key={} peer={}", log::printable(verified.identity.access_key),
-            session->peer_address);
+  static log::Limit limit;
+  limit.info("native: session opened access_key={} peer={}", log::printable(verified.identity.access_key),
+             session->peer_address);
   co_return Result<void>{};
 }
 

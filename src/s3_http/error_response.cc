@@ -3,12 +3,11 @@
 #include "base/utf8.h"
 #include "s3/errors.h"
 #include "s3/xml.h"
+#include "s3_http/error_fields.h"
 
 namespace verbena::s3 {
 namespace {
 
-// Replaces characters that XML 1.0 cannot carry (control characters, invalid UTF-8), which names and headers of
-// requests may have: clients could not parse the error.
 std::string readable(std::string_view value) {
   constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
   const bool text = valid_utf8(value);
@@ -23,12 +22,16 @@ std::string readable(std::string_view value) {
 
 }  // namespace
 
+void write_error_fields(XmlWriter& xml, const Headers& fields) {
+  for (const auto& [name, value] : fields) xml.element(name, readable(value));
+}
+
 std::string error_xml(const Error& error, std::string_view resource, std::string_view request_id,
                       const Headers& fields) {
   XmlWriter xml("Error", XmlWriter::plain);
   xml.element("Code", error_form(error.code).code);
   xml.element("Message", error_message(error));
-  for (const auto& [name, value] : fields) xml.element(name, readable(value));
+  write_error_fields(xml, fields);
   xml.element("Resource", resource);
   xml.element("RequestId", request_id);
   xml.element("HostId", host_id);

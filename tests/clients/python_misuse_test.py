@@ -231,6 +231,21 @@ class Ends(PythonCase):
                 self.server.process.send_signal(signal.SIGCONT)
         asyncio.run(main())
 
+    def test_an_error_that_quotes_other_letters_is_not_lost(self):
+        """Its text is cut to what fits the C API: it was cut inside a letter, and the call lost its outcome."""
+        for letters in range(500, 520):
+            for name in ("a" + "é" * letters, "a" + "€" * letters, "a" + "\N{GRINNING FACE}" * letters):
+                with self.assertRaises(verbena.errors.InvalidArgument) as raised:
+                    self.client.put("bucket", "k", b"x", metadata={name: "v"})
+                self.assertNotIn("\N{REPLACEMENT CHARACTER}", str(raised.exception))
+
+        async def main():
+            async with verbena.AsyncClient(client=self.connect()) as client:
+                calls = [client.put("bucket", f"k{i}", b"x", metadata={"a" + "é" * 600: "v"} if i % 2 else {}) for i in range(8)]
+                done = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+                self.assertEqual([isinstance(one, verbena.errors.InvalidArgument) for one in done], [i % 2 == 1 for i in range(8)])
+        asyncio.run(main())
+
     def test_the_interpreter_ends_with_calls_under_way(self):
         script = ("import sys, threading; sys.path.insert(0, sys.argv[1]); import verbena\n"
                   "client = verbena.connect(sys.argv[2], native_endpoint=sys.argv[3], access_key=sys.argv[4], secret_key=sys.argv[5])\n"

@@ -15,6 +15,7 @@ import unittest.mock
 import urllib.request
 
 from python_case import ACCESS_KEY, SECRET_KEY, PythonCase
+from verbena_server import boto3_client
 import verbena
 from verbena.rdma import RDMAClient
 
@@ -569,6 +570,26 @@ class Awaited(PythonCase):
                     await client.get("bucket", "a/7")
                 with self.assertRaises(verbena.errors.NoSuchKey):
                     await client.get_into("bucket", "a/7", into)
+        asyncio.run(main())
+
+    def test_a_version_has_its_own_size(self):
+        try:
+            s3 = boto3_client(self.server.http)
+        except ImportError as error:
+            self.skipTest(str(error))
+        self.client.make_bucket("versions")
+        s3.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
+        ids = [s3.put_object(Bucket="versions", Key="k", Body=body)["VersionId"] for body in (b"the first", b"new")]
+        s3.delete_object(Bucket="versions", Key="k")
+
+        async def main():
+            async with verbena.AsyncClient(client=self.connect()) as client:
+                got = [bytes(await client.get("versions", "k", version_id=version)) for version in ids]
+                self.assertEqual(got, [b"the first", b"new"])
+                # A range is no larger than what there is.
+                got = await client.get("versions", "k", version_id=ids[0], range=(4, 1 << 40))
+                self.assertEqual(bytes(got), b"first")
+                self.assertEqual(bytes(await client.get("versions", "k", version_id=ids[0], ranges=[(4, 0), (0, 3)])), b"firstthe")
         asyncio.run(main())
 
     def append_messages(self):

@@ -45,6 +45,14 @@ class Loading(unittest.TestCase):
         for wrong in ("verbena:///bucket", "verbena://host:9100", "verbena://host:9100/b?x"):
             with self.assertRaises(ValueError):
                 parse(wrong)
+        for wrong in ("verbena://AKEY:SECRET@store:9100", "verbena://AKEY:SECRET@/bucket", "verbena://AKEY:SEC/SECRET@store:9100",
+                      "verbena://AKEY:SECRET@store:port/bucket", "verbena://AKEY:SEC?SECRET@store", "verbena://AKEY:SECRET@[x/bucket",
+                      "verbena://AKEY:SECRET/x@store:9100/bucket"):
+            with self.subTest(wrong), self.assertRaises(ValueError) as raised:
+                parse(wrong)
+            self.assertNotIn("SECRET", str(raised.exception))
+            self.assertIsNone(raised.exception.__cause__)
+            self.assertTrue(raised.exception.__suppress_context__ or raised.exception.__context__ is None)
 
 
 class Chunks(unittest.IsolatedAsyncioTestCase):

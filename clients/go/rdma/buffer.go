@@ -20,7 +20,7 @@ type Buffer struct {
 	device bool // the bytes are of a device: RegisterDevice
 }
 
-// Alloc makes a zeroed buffer. Free it after use.
+// Alloc makes a zeroed buffer. Free it after use; the garbage collector does so only if Bytes was never called.
 func (c *Client) Alloc(size int) (*Buffer, error) {
 	if size <= 0 {
 		return nil, &Error{Code: InvalidArgument, Message: "a buffer has at least one byte"}
@@ -40,13 +40,15 @@ func (c *Client) Alloc(size int) (*Buffer, error) {
 	return made, nil
 }
 
-// Bytes is the memory, until Free; nil if it is of a device.
+// Bytes is the memory, until Free; nil if it is of a device. The slice does not keep the Buffer, so from here on only
+// Free gives the memory back: without it, it is leaked.
 func (b *Buffer) Bytes() []byte {
 	b.mutex.RLock()
 	defer b.mutex.RUnlock()
 	if b.device {
 		return nil
 	}
+	runtime.SetFinalizer(b, nil)
 	return b.bytes
 }
 

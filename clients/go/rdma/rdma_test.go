@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -292,6 +293,43 @@ func TestBuffersAreUsedAgainAndFreedOnce(t *testing.T) {
 	buffer.Free()
 	if _, err := buffer.Get(background, name, "k", nil); !errors.Is(err, Closed) {
 		t.Fatal(err)
+	}
+}
+
+// The finalizer of the unreachable Buffer gave the memory of a slice that was in use to the next transfer, or back to the
+// system.
+func TestBytesOutliveTheirBuffer(t *testing.T) {
+	client := connect(t, "native")
+	name := bucket(t, connect(t, "auto"), "go-bytes")
+	fill := func() []byte {
+		buffer, err := client.Alloc(1 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := buffer.Bytes()
+		for i := range data {
+			data[i] = 7
+		}
+		if _, err := buffer.Put(background, name, "k", len(data), nil); err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	data := fill()
+	for i := 0; i < 5; i++ {
+		runtime.GC()
+		time.Sleep(10 * time.Millisecond)
+	}
+	other, err := client.Alloc(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Free()
+	copy(other.Bytes(), bytes.Repeat([]byte{9}, 1<<20))
+	for i, one := range data {
+		if one != 7 {
+			t.Fatal(i, one)
+		}
 	}
 }
 

@@ -14,12 +14,16 @@ static PyObject* maker(void) {
   return error_maker;
 }
 
+// Of a text that may quote what a caller or a server wrote: the error must not be lost for bytes that are no UTF-8.
+static PyObject* readable(const char* text) { return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"); }
+
 PyObject* make_exception(void) {
   verbena_error error = {.struct_size = sizeof error};
   verbena_error_details(&error);
   PyObject* make = maker();
   if (make == NULL) return NULL;
-  return PyObject_CallFunction(make, "isssi", error.code, error.message, error.s3_code, error.request_id, error.http_status);
+  return PyObject_CallFunction(make, "iNNNi", error.code, readable(error.message), readable(error.s3_code), readable(error.request_id),
+                               error.http_status);
 }
 
 PyObject* raise_last(int code) {

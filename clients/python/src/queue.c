@@ -138,6 +138,16 @@ static PyObject* answer_of(verbena_operation* done, int kind, bool* failed) {
   return answer;
 }
 
+// Takes what was raised, as an object.
+static PyObject* raised(void) {
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return value;
+}
+
 // take(timeout_ms=0) -> [(future, failed, value), ...]
 static PyObject* queue_take(PyObject* self, PyObject* arguments) {
   int timeout_ms = 0;
@@ -160,6 +170,10 @@ static PyObject* queue_take(PyObject* self, PyObject* arguments) {
     operation->operation = NULL;
     bool failed = false;
     PyObject* value = answer_of(done, operation->kind, &failed);
+    if (value == NULL) {  // what prevented the answer is the call's own failure, not that of all that are taken
+      value = raised();
+      failed = true;
+    }
     if (has_memory(operation->kind)) --((Buffer*)operation->memory)->exports;
     end_use(operation->client, operation->used);
     operation->used = NULL;

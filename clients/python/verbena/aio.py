@@ -7,6 +7,7 @@ import asyncio
 
 from . import _native
 from ._client import Client, ListedObject, connect
+from .errors import BufferTooSmall
 
 _GET, _PUT, _HEAD, _DELETE, _LIST, _APPEND = range(6)
 
@@ -77,14 +78,27 @@ class AsyncClient:
 
     async def get(self, bucket, key, *, size=None, **options):
         """The object as a Buffer. `size`: its expected size, if known."""
-        if size is None:
-            asked = options.get("ranges") or ([options["range"]] if options.get("range") else [])
-            size = sum(length for _, length in asked) if asked and all(length for _, length in asked) else None
-        if size is None:
-            size = (await self.head(bucket, key)).size
-        memory = self.client.allocate(max(size, 1))
-        reply = await self._call(_GET, bucket, key, memory, **options)
-        return memory if reply.bytes == len(memory) else memoryview(memory)[:reply.bytes]
+        for attempt in range(9):
+            room = size if size is not None else await self._room_for(bucket, key, options)
+            memory = self.client.allocate(max(room, 1))
+            try:
+                reply = await self._call(_GET, bucket, key, memory, **options)
+            except BufferTooSmall:  # the object may have grown in between
+                if size is not None or attempt == 8:
+                    raise
+                continue
+            return memory if reply.bytes == len(memory) else memoryview(memory)[:reply.bytes]
+
+    async def _room_for(self, bucket, key, options):
+        """The number of bytes to make room for, as Client.get does: of the ranges, or of the object (or version) now."""
+        asked = options.get("ranges") or ([options["range"]] if options.get("range") else [])
+        room = sum(length for _, length in asked)
+        if asked and all(length for _, length in asked) and room <= 64 << 20:
+            return room
+        there = (await self.head(bucket, key, version_id=options.get("version_id"))).size
+        if not asked:
+            return there
+        return sum(min(length or there, max(there - offset, 0)) for offset, length in asked)
 
     async def _store(self, kind, store, bucket, key, data, **options):
         if isinstance(data, _native.Buffer):

@@ -275,6 +275,26 @@ TEST(Fallback, BytesThatDoNotMatchTheirChecksumAreAnError) {
   EXPECT_EQ(got.error().code, ErrorCode::checksum_mismatch);
 }
 
+// It took whatever came.
+TEST(Fallback, ABatchItemOfAVersionIsCheckedLikeAGet) {
+  ScriptedServer server([](const ScriptedRequest& request, int) {
+    if (request.has("range: ")) return http_reply(200, "", "the body");  // a proxy that knows no ranges
+    return http_reply(200, "x-amz-checksum-crc32c: " + crc_of("something else") + "\r\n", "the body");
+  });
+  auto client = Client::connect(options_for(server, Via::http));
+  ASSERT_TRUE(client);
+  const std::vector<Buffer> memory{client->allocate(64).value()};
+  std::vector<BatchItem> items(2);
+  for (BatchItem& item : items) item.bucket = "b", item.key = "k", item.version_id = "v", item.size = 16;
+  items[1].offset = 32;
+  items[1].range = Range{5, 3};
+  std::vector<BatchResult> results(2);
+  ASSERT_TRUE(client->get_many(items, memory, results));
+  EXPECT_EQ(results[0].error, ErrorCode::checksum_mismatch);
+  EXPECT_EQ(results[1].error, ErrorCode::malformed_reply);
+  for (const ScriptedRequest& request : server.requests()) EXPECT_TRUE(request.has("versionId=v"));
+}
+
 TEST(Fallback, AnOverloadedServerIsAskedAgain) {
   ScriptedServer server([](const ScriptedRequest&, int number) {
     return number == 0 ? http_reply(503, "", "<Error><Code>SlowDown</Code></Error>") : http_reply(200, "", "ok");

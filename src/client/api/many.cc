@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
-#include <thread>
 #include <tuple>
 
 #include "client/api/client_impl.h"
+#include "client/helpers.h"
 
 namespace verbena {
 
@@ -217,12 +216,8 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
       if (options.in_order && leading != before) options.in_order(leading);
     }
   };
-  std::vector<std::jthread> threads;
-  const size_t helpers = std::min<size_t>(items.size(), options_.async_threads);
-  try {
-    for (size_t i = 1; i < helpers; ++i) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // no thread is left: those that there are do it
-  }
+  const size_t workers = std::min<size_t>(items.size(), options_.async_threads);
+  const auto helpers = client::start_helpers(workers == 0 ? 0 : workers - 1, work);
   work();
 }
 
@@ -245,11 +240,14 @@ Outcome<> Client::Impl::single(Many what, const BatchItem& item, MutableBytes me
     transfer = std::move(put.transfer);
     return {};
   }
-  if (what == Many::get && !versioned) {
+  const auto too_old = [] { return fault(ErrorCode::unsupported, "batch: the server is too old for this item"); };
+  if (what == Many::get) {
+    if (versioned && options_.via == Via::native) return too_old();
     GetOptions options;
     options.range = item.range;
     options.if_match = item.if_match;
     options.if_none_match = item.if_none_match;
+    options.version_id = item.version_id;
     OUT_ASSIGN(auto got, this->get(bucket, key, {memory, nullptr}, options, native_too));
     result.bytes = got.bytes;
     fill(result, std::move(got.info));
@@ -263,27 +261,17 @@ Outcome<> Client::Impl::single(Many what, const BatchItem& item, MutableBytes me
   }
   if (what == Many::remove && plain) return remove(bucket, key);
   // Properties of a single object that only HTTP can send.
-  if (options_.via == Via::native) return fault(ErrorCode::unsupported, "batch: the server is too old for this item");
-  client::S3Call call{.method = what == Many::get    ? "GET"
-                                : what == Many::head ? "HEAD"
-                                                     : "DELETE",
+  if (options_.via == Via::native) return too_old();
+  client::S3Call call{.method = what == Many::head ? "HEAD" : "DELETE",
                       .bucket = bucket,
                       .key = key,
                       .headers = conditions_of(item),
                       .replayable = what != Many::remove};
   if (versioned) call.query.emplace_back("versionId", item.version_id);
-  if (what == Many::get) call.into = memory;
-  if (what == Many::get && item.range) {
-    const Range& range = *item.range;
-    call.headers.emplace_back(
-        "range", "bytes=" + std::to_string(range.offset) + "-" +
-                     (range.length == 0 ? std::string() : std::to_string(range.offset + range.length - 1)));
-  }
   unsigned attempts = 0;
   const auto once = [&] { return s3_->call(call); };
   OUT_ASSIGN(const auto reply, what == Many::remove ? client::with_retries_of_change(retry_, false, attempts, once)
                                                     : client::with_retries(retry_, true, attempts, once));
-  if (what == Many::get) result.bytes = reply.body_bytes;
   fill(result, client::object_info(reply, key));
   transfer.provider = s3_->provider();
   return {};

@@ -1,10 +1,10 @@
 // Large PUTs in parts, several at once: each by token where that works, else by HTTP.
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "base/checksum.h"
 #include "client/api/client_impl.h"
+#include "client/helpers.h"
 
 namespace verbena {
 
@@ -173,8 +173,7 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
       upload.sent.push_back(std::move(sent));
     }
   };
-  std::vector<std::jthread> helpers;
-  for (unsigned i = 0; i < helpers_max; ++i) helpers.emplace_back(work);
+  auto helpers = client::start_helpers(helpers_max, work);
   work();
   helpers.clear();
   return finish_upload(upload, options);

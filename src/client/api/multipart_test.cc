@@ -1,6 +1,13 @@
 // Large PUTs in parts, by HTTP to scripted servers.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <system_error>
+#include <thread>
+
+#include "base/bytes.h"
 #include "client/api/part_sizes.h"
 #include "client/testing/scripted_client.h"
 #include "verbena/client.h"
@@ -47,6 +54,54 @@ TEST(Multipart, ACancelledPutIsCancelledAndNothingOfItIsSentAgain) {
       EXPECT_LE(std::ranges::count_if(requests, is_frozen), frozen == "PUT " ? 2 : 1);
     }
   }
+}
+
+constexpr uid_t nobody_here = 64'321;  // the limit does not hold for root
+
+bool can_start_a_thread() {
+  try {
+    std::jthread([] {});
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
+// It threw out of the call, which is not to throw, and left the upload at the server.
+TEST(WithoutThreads, AnUploadInPartsIsDoneByTheCallersThread) {
+  net::ScriptedServer server([](const net::ScriptedRequest& request, int) {
+    if (request.has("?uploads")) return an_upload();
+    if (request.head.starts_with("POST ")) {
+      return net::http_reply(200, "", "<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>");
+    }
+    return net::http_reply(200, "etag: \"e\"\r\n", "");
+  });
+  ClientOptions options = http_options(server);
+  options.multipart_threshold = options.part_size = 5 * MiB;
+  const std::vector<std::byte> bytes(16 * MiB);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit none{0, 0};
+    if (::setrlimit(RLIMIT_NPROC, &none) != 0 ||
+        (::getuid() == 0 && ::setresuid(nobody_here, nobody_here, nobody_here) != 0) || can_start_a_thread()) {
+      ::_exit(77);
+    }
+    auto client = Client::connect(options);
+    if (!client) ::_exit(2);
+    (void)client->put("b", "k", std::span(bytes));
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "threads cannot be forbidden here";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  size_t parts = 0, completions = 0;
+  for (const net::ScriptedRequest& request : server.requests()) {
+    parts += request.head.starts_with("PUT /b/k?") ? 1 : 0;
+    completions += request.head.starts_with("POST /b/k?uploadId") ? 1 : 0;
+  }
+  EXPECT_EQ(parts, 4u);
+  EXPECT_EQ(completions, 1u);
 }
 
 // It replaced the existing object with a new one, silently.

@@ -66,9 +66,13 @@ int guarded(Fn&& body) noexcept {
 
 inline std::string text(const char* value) { return value == nullptr ? std::string() : std::string(value); }
 
+// As much of it as there is room for, cut between two characters of UTF-8.
 template <size_t n>
 void copy_text(char (&into)[n], std::string_view from) {
-  const size_t size = std::min(from.size(), n - 1);
+  size_t size = std::min(from.size(), n - 1);
+  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(from[at]) & 0xc0) == 0x80; };
+  // A character has three bytes after its first one at most: what has more is no UTF-8.
+  for (int back = 0; back < 3 && size != 0 && size < from.size() && continues(size); ++back) --size;
   std::copy_n(from.begin(), size, into);
   into[size] = '\0';
 }

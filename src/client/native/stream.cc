@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "client/trace_scope.h"
@@ -119,7 +120,14 @@ bool NativeStream::leave(Lock& lock, NativeCall& call) {
 
 void NativeStream::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare) {
   Lock lock = enter();
-  if (auto slot = take_slot(lock, *call); !slot) {
+  Result<void> slot;
+  try {
+    start_progress_thread();  // without it nobody would bring the answer
+  } catch (const std::system_error&) {
+    slot = fail(Errc::out_of_memory, "native: this process may have no further thread");
+  }
+  if (slot) slot = take_slot(lock, *call);
+  if (!slot) {
     call->outcome = slot;
     finished_.push_back(std::move(call));
     return fire(lock);
@@ -133,7 +141,6 @@ void NativeStream::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare
     started.lent.reset();  // the server does not know of it
     finish(started, sent, Answer::missing);
   }
-  if (async_in_flight_ > 0) start_progress_thread();
   if (!led_) progress_wanted_.notify_one();
   fire(lock);
 }

@@ -1,14 +1,18 @@
 // A stream on a scripted link: it accepts no message, closes, or loses its connections.
 #include "client/native/stream.h"
 
+#include "client/native/values.h"
 #include "client/trace_scope.h"
 #include "fabric/device.h"
+#include "native/wire/list_values.h"
 #include "native/wire/watch.h"
 #include "verbena/client.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 
 namespace verbena::client {
 namespace {
@@ -25,7 +29,8 @@ struct Script {
   bool floods = false;                          // poll() then brings an unrelated reply each time
   uint64_t flooded = 0;
   std::vector<std::vector<std::byte>> sent;
-  std::atomic<bool> at_work{false}, revoked{false};  // a device
+  std::function<std::vector<std::byte>(uint64_t request)> answer;  // to each message that is sent; empty: none
+  std::atomic<bool> at_work{false}, revoked{false};                // a device
 };
 
 // Memory of a device that is at work for as long as the script says, but not longer than a test may wait.
@@ -61,19 +66,25 @@ class ScriptedLent final : public fabric::Lent {
 
 constexpr uint64_t scripted_session = 7;
 
-std::vector<std::byte> reply_to(uint64_t request, uint64_t sequence, Errc code) {
-  std::vector<std::byte> reply(wire::frame_size + 2);
-  wire::Writer body(MutableBytes(reply).subspan(wire::header_size, 2));
-  wire::encode_error(body, code);
-  const wire::Header header{.type = static_cast<uint8_t>(wire::Type::get) | wire::reply_bit,
+std::vector<std::byte> reply_of(wire::Type type, uint64_t request, uint64_t sequence, Bytes body) {
+  std::vector<std::byte> reply(wire::frame_size + body.size());
+  std::ranges::copy(body, reply.begin() + wire::header_size);
+  const wire::Header header{.type = static_cast<uint8_t>(static_cast<uint8_t>(type) | wire::reply_bit),
                             .flags = 0,
                             .session = scripted_session,
                             .sequence = sequence,
                             .request = request,
-                            .body_length = 2,
+                            .body_length = static_cast<uint32_t>(body.size()),
                             .timeout_ms = 0};
   wire::seal(native::wire::StreamKeys{}.to_client, header, reply);
   return reply;
+}
+
+std::vector<std::byte> reply_to(uint64_t request, uint64_t sequence, Errc code) {
+  std::byte bytes[2];
+  wire::Writer body(bytes);
+  wire::encode_error(body, code);
+  return reply_of(wire::Type::get, request, sequence, bytes);
 }
 
 class ScriptedLink final : public fabric::Link {
@@ -85,6 +96,7 @@ class ScriptedLink final : public fabric::Link {
   Result<void> send(Bytes message) override {
     if (script_.closed) return fail(Errc::closed, "scripted: closed");
     script_.sent.emplace_back(message.begin(), message.end());
+    if (script_.answer) script_.replies.push_back(script_.answer(wire::Reader(message.subspan(24, 8)).u64()));
     return script_.send;
   }
   Result<size_t> poll(const OnMessage& handler) override {
@@ -212,6 +224,35 @@ TEST_F(NativeStreamTest, ACodeThatNoServerSendsIsMalformed) {
     };
     EXPECT_EQ(stream_->run(call, prepare).error(), code == Errc::too_large ? code : Errc::malformed);
   }
+}
+
+// Its checksums were verified of values that were in no page any more: of an empty vector.
+TEST_F(NativeStreamTest, AListOfValuesThatIsMalformedBehindAValueWithAChecksumIsRefusedWhole) {
+  constexpr uint8_t details = wire::detail_etag | wire::detail_size | wire::detail_version | wire::detail_checksum;
+  const std::string digest(4, 'x');
+  std::vector<std::byte> memory(64);
+  script_.answer = [&](uint64_t request) {
+    std::vector<std::byte> body(1024);
+    wire::Writer out(body);
+    wire::encode_list_values_head(out, false, details, 2);
+    wire::ValueWriter writer(out, details);
+    wire::ValueEntry value{.key = "a", .entry = {.length = 8, .object_size = 8, .etag = "e"}};
+    value.entry.checksum = wire::ChecksumView{Algorithm::crc32c, 0, digest};
+    EXPECT_TRUE(writer.add(value));
+    value.key = "b";
+    value.offset = memory.size();
+    EXPECT_TRUE(writer.add(value));
+    return reply_of(wire::Type::list_values, request, 1, Bytes(body).first(out.size()));
+  };
+  const NativeValues wanted{.bucket = "bucket",
+                            .prefix = {},
+                            .after = {},
+                            .value_size_max = 8,
+                            .into = memory,
+                            .verify = true,
+                            .timeout = 10s};
+  EXPECT_EQ(list_values(*stream_, wanted).error(), Errc::malformed);
+  script_.answer = nullptr;
 }
 
 // On tcp, withdrawing a window whose answer did not come closes the link.

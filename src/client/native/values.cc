@@ -88,15 +88,18 @@ void settle(NativeStream& stream, ValuesCall& call) {
 }  // namespace
 
 Result<NativeValuePage> list_values(NativeStreams& streams, const NativeValues& request) {
-  namespace wire = native::wire;
   if (streams.version() < 2) return fail(Errc::unsupported, "native: the server lists no values");
+  return list_values(streams.any(), request);
+}
+
+Result<NativeValuePage> list_values(NativeStream& stream, const NativeValues& request) {
+  namespace wire = native::wire;
   if (request.bucket.empty() || request.bucket.size() > wire::bucket_size_max) {
     return fail(Errc::invalid_bucket_name, "native: bucket");
   }
   if (request.prefix.size() > wire::key_size_max || request.after.size() > wire::key_size_max) {
     return fail(Errc::key_too_long, "native: prefix");
   }
-  NativeStream& stream = streams.any();
   ValuesCall call(request);
   call.type = wire::Type::list_values;
   call.deadline = deadline_in(request.timeout);
@@ -116,7 +119,10 @@ Result<NativeValuePage> list_values(NativeStreams& streams, const NativeValues& 
     return {};
   };
   call.outcome = stream.run(call, prepare);
-  if (!call.outcome) call.page = {};
+  if (!call.outcome) {
+    call.page = {};
+    call.checks.clear();  // of values that are in no page
+  }
   settle(stream, call);
   if (!call.outcome) return std::unexpected(call.outcome.error());
   return std::move(call.page);

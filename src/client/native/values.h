@@ -31,5 +31,7 @@ struct NativeValuePage {
 
 // unsupported: the server's session is of version 1. Failures of single values are reported in the page.
 Result<NativeValuePage> list_values(NativeStreams& streams, const NativeValues& request);
+// By a stream of a session of version 2 or later.
+Result<NativeValuePage> list_values(NativeStream& stream, const NativeValues& request);
 
 }  // namespace verbena::client

@@ -1,6 +1,7 @@
 #include "client/token/token_door.h"
 
 #include <charconv>
+#include <system_error>
 
 #include "fabric/ofi/ofi.h"
 #include "rdma/sealing.h"
@@ -94,7 +95,11 @@ Outcome<std::unique_ptr<PolledLink>> TokenDoor::open_link() {
   }
   auto link = fabric::ofi::connect(options, {});
   if (!link) return fault(link.error(), "token");
-  return std::make_unique<PolledLink>(std::move(*link));
+  try {
+    return std::make_unique<PolledLink>(std::move(*link));
+  } catch (const std::system_error&) {  // caught here, where the caller still gives its place back
+    return fault(ErrorCode::local_error, "token: this process may have no further thread");
+  }
 }
 
 Outcome<std::unique_ptr<PolledLink>> TokenDoor::take(const std::stop_token& stop) {

@@ -4,8 +4,11 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <random>
 
+#include "base/log_limit.h"
+#include "base/log_ring.h"
 #include "fabric/local/test_support.h"
 
 namespace verbena::fabric::local {
@@ -48,6 +51,26 @@ TEST_F(HostileTest, AClientThatScribblesOverIndicesIsDropped) {
     good_client_is_served();
   }
   EXPECT_EQ(Counters::get().violations.value(), before + dropped);
+}
+
+TEST_F(HostileTest, ClientsThatJoinAndLeaveDoNotFillTheLog) {
+  Server server(path_);
+  const uint64_t before = log::ring().read(0, log::Level::trace, 1).last;
+  const auto begun = SteadyClock::now();
+  constexpr size_t clients = 100;
+  for (size_t i = 1; i <= clients; ++i) {
+    {
+      const RawClient raw = RawClient::join(path_);
+    }
+    server.wait_for_gone(i);
+  }
+  const auto intervals = static_cast<size_t>((SteadyClock::now() - begun) / log::Limit::interval) + 2;
+  const auto said = log::ring().read(before, log::Level::trace, log::Ring::lines_max);
+  for (const char* what : {"local: client joined", "local: client left"}) {
+    const auto is_one = [&](const log::Line& line) { return line.text.starts_with(what); };
+    EXPECT_LE(std::ranges::count_if(said.lines, is_one), intervals * log::Limit::lines_max) << what;
+  }
+  good_client_is_served();
 }
 
 TEST_F(HostileTest, AClientThatScribblesRandomBytesEverywhereHurtsNobodyElse) {

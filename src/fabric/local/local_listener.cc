@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "fabric/local/counters.h"
 #include "fabric/local/socket_file.h"
 
@@ -37,8 +37,9 @@ ucred credentials_of(int socket) {
 }
 
 void log_joined(PeerId peer, const ucred& credentials) {
-  log::info("local: client joined peer={} pid={} uid={} gid={}", peer, credentials.pid, credentials.uid,
-            credentials.gid);
+  static log::Limit limit;
+  limit.info("local: client joined peer={} pid={} uid={} gid={}", peer, credentials.pid, credentials.uid,
+             credentials.gid);
 }
 
 }  // namespace
@@ -132,7 +133,8 @@ void LocalListener::accept_all() {
     if (!accepted) {
       // Out of descriptors: the listener stays readable, so do not spin on it.
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
-        log::warn("local: cannot accept: errno={}", errno);
+        static log::Limit limit;
+        limit.warn("local: cannot accept: errno={}", errno);
         ::usleep(100'000);
       }
       return;
@@ -183,7 +185,8 @@ bool LocalListener::handle(Connection& connection, Packet packet) {
   dispose_all(std::move(packet.descriptors));
   if (has_joined) {
     Counters::get().violations.add();
-    log::warn("local: client broke the socket protocol peer={}", connection.peer);
+    static log::Limit limit;
+    limit.warn("local: client broke the socket protocol peer={}", connection.peer);
   } else {
     refuse(connection, message ? Errc::malformed : message.error().code);
   }
@@ -238,7 +241,8 @@ bool LocalListener::welcome(Connection& connection) {
   auto region = SharedRegion::create(options_.ring_size, options_.message_size_max);
   Fd doorbell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!region || !doorbell) {
-    log::warn("local: no resources for a client: {}", region ? "eventfd" : describe(region.error()));
+    static log::Limit limit;
+    limit.warn("local: no resources for a client: {}", region ? "eventfd" : describe(region.error()));
     refuse(connection, Errc::slow_down);
     return false;
   }
@@ -276,7 +280,8 @@ bool LocalListener::share(Connection& connection, const ControlMessage& message,
 bool LocalListener::refuse_memory(Connection& connection, ControlMessage reply, const Error& why) {
   Counters::get().memory_refused.add();
   if (!std::exchange(connection.refusal_logged, true)) {
-    log::warn("local: shared memory refused peer={}: {}", connection.peer, describe(why));
+    static log::Limit limit;
+    limit.warn("local: shared memory refused peer={}: {}", connection.peer, describe(why));
   }
   reply.status = static_cast<uint32_t>(why.code);
   // A client that does not read its replies cannot be served.
@@ -307,7 +312,8 @@ bool LocalListener::refuse_descriptors(Connection& connection, const ControlMess
   const unsigned most = connection.admitted ? 64 : 4;
   if (++connection.parcels_refused > most) {
     Counters::get().violations.add();
-    log::warn("local: client hands over too many descriptors peer={}", connection.peer);
+    static log::Limit limit;
+    limit.warn("local: client hands over too many descriptors peer={}", connection.peer);
     return false;
   }
   return refuse_memory(connection, reply, why);

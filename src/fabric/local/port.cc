@@ -5,7 +5,7 @@
 #include <boost/asio/post.hpp>
 
 #include "base/bus_guard.h"
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "fabric/local/agreements.h"
 #include "fabric/local/counters.h"
 #include "fabric/local/device_window.h"
@@ -122,7 +122,8 @@ void LocalPort::forget_parcels(Deadline first) {
 void LocalPort::gone(PeerId id) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
-  log::info("local: client left peer={}", id);
+  static log::Limit limit;
+  limit.info("local: client left peer={}", id);
   remove(*peer, true);
   sweep();
 }
@@ -242,7 +243,8 @@ DevicePort::Fence LocalPort::remove_device_memory(PeerId id, uint64_t number) {
 void LocalPort::violated(Peer& peer, const char* what) {
   if (peer.removed) return;
   Counters::get().violations.add();
-  log::warn("local: client broke the protocol peer={} what=\"{}\"", peer.id, what);
+  static log::Limit limit;
+  limit.warn("local: client broke the protocol peer={} what=\"{}\"", peer.id, what);
   listener_->drop(peer.id);
   remove(peer, true);
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "fabric/ofi/address.h"
 
 namespace verbena::fabric::ofi {
@@ -150,7 +150,8 @@ void OfiCoreFabric::cut(fi_addr_t address) {
   for (const auto& [id, peer] : peers_) {
     if (peer.address == address) gone.push_back(id);
   }
-  log::warn("fabric: a peer took no message for too long and is cut off sessions={}", gone.size());
+  static log::Limit limit;
+  limit.warn("fabric: a peer took no message for too long and is cut off sessions={}", gone.size());
   for (const PeerId id : gone) {
     remove_peer(id);
     if (on_gone_) on_gone_(id);

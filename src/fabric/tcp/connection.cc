@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "fabric/tcp/counters.h"
 
 namespace verbena::fabric::tcp {
@@ -101,7 +101,8 @@ Result<size_t> Connection::read() {
 
 void Connection::note_violation(const Error& what) {
   Counters::get().violations.add();
-  log::warn("tcp: a peer broke the protocol session={:016x} what=\"{}\"", session_, what.context);
+  static log::Limit limit;
+  limit.warn("tcp: a peer broke the protocol session={:016x} what=\"{}\"", session_, what.context);
 }
 
 Result<void> Connection::message(Bytes message) {
@@ -333,12 +334,14 @@ void Connection::close_if_late(SteadyClock::time_point now) {
   for (Transfer* transfer : transfers_) {
     if (transfer->deadline > now) continue;
     Counters::get().stalled.add();
-    log::info("tcp: a transfer ran out of time session={:016x}", session_);
+    static log::Limit limit;
+    limit.info("tcp: a transfer ran out of time session={:016x}", session_);
     return close({.code = Errc::timed_out, .sys = 0, .context = "tcp: a transfer's deadline"});
   }
   if (outbox_.stalled_since(now - shared_->options.send_deadline)) {
     Counters::get().stalled.add();
-    log::info("tcp: a peer takes nothing session={:016x}", session_);
+    static log::Limit limit;
+    limit.info("tcp: a peer takes nothing session={:016x}", session_);
     close({.code = Errc::timed_out, .sys = 0, .context = "tcp: the peer takes nothing"});
   }
 }

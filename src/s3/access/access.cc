@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "base/turns.h"
 #include "s3/access/bound.h"
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
@@ -90,11 +91,14 @@ Task<Result<void>> read_lifecycle(store::Document text, BucketAccess& access) {
   Result<std::shared_ptr<const std::vector<LifecycleRule>>> rules;
   if (text->size() > read_at_once_bytes) {
     rules = co_await beside_loop("document", work);
+    // That thread's queue is full, perhaps by other callers: no request is refused for it, and none holds the loop.
+    while (!rules && rules.error() == Errc::slow_down) {
+      co_await Turns().pass();
+      rules = co_await beside_loop("document", work);
+    }
   } else {
     rules = work();
   }
-  // That thread's queue is full, perhaps by other callers: no request is refused for it.
-  if (!rules && rules.error() == Errc::slow_down) rules = work();
   if (rules && !(*rules)->empty()) access.lifecycle = *rules;
   co_return Result<void>();
 }

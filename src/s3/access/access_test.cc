@@ -68,6 +68,24 @@ TEST_F(AccessTest, ARecordFromBeforeAChangeIsNotUsedAgain) {
   service.access->keep_where({});
 }
 
+// A caller that repeated them made all others' requests read their buckets' records again.
+TEST_F(AccessTest, ChangesThatAreRefusedOrConcernNoRecordMakeNoneStale) {
+  ASSERT_EQ(as(bob_, "PUT", "/bobs").status, 200);
+  ASSERT_EQ(status(bob_, "PUT", "/bobs/key"), 200);
+  ASSERT_EQ(status(alice_, "GET", "/bucket/key"), 200);
+  const auto stays = [&] { return cached_access(service, "bucket") != nullptr; };
+  ASSERT_TRUE(stays());
+  EXPECT_EQ(as(bob_, "PUT", "/bucket").status, 409);
+  EXPECT_TRUE(stays());
+  EXPECT_EQ(status(bob_, "DELETE", "/bobs"), 409);
+  EXPECT_TRUE(stays());
+  const std::string tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+  EXPECT_EQ(as(bob_, "PUT", "/bobs?tagging", tags, {{"content-md5", base64_digest(Algorithm::md5, tags)}}).status, 204);
+  EXPECT_TRUE(stays());
+  EXPECT_EQ(as(bob_, "PUT", "/bobs?acl", "", {{"x-amz-acl", "private"}}).status, 200);
+  EXPECT_FALSE(stays()) << "what records are made of has changed";
+}
+
 TEST_F(AccessTest, BucketsAreListedToTheirOwner) {
   EXPECT_EQ(as(alice_, "GET", "/").count("<Bucket>"), 1u);
   EXPECT_EQ(as(alice_, "GET", "/").element("DisplayName"), "alice-name");

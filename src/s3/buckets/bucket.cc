@@ -3,6 +3,7 @@
 
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/express/directory.h"
 #include "s3/names.h"
 #include "s3/service.h"
@@ -24,7 +25,7 @@ Task<Result<void>> create_bucket(Service& service, const Call& caller, const std
     info.lock.enabled = true;
   }
   auto created = co_await service.store.create_bucket(std::move(info));
-  service.access->changed();
+  note_change(service, created);
   if (!created && created.error() == Errc::bucket_already_exists) {
     VB_CO_ASSIGN(const store::BucketInfo present, co_await service.store.bucket(bucket));
     if (present.owner == owner_of(caller)) co_return fail(Errc::bucket_already_owned_by_you, "create bucket");
@@ -41,7 +42,7 @@ Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std
   VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
   auto removed = co_await service.store.remove_bucket(bucket);
   if (removed) service.limits->forget(bucket, service.access->now());
-  service.access->changed();
+  note_change(service, removed);
   co_return removed;
 }
 

@@ -1,7 +1,13 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include <chrono>
+#include <map>
+#include <semaphore>
+#include <thread>
+
 #include "base/date.h"
+#include "s3/documents/lifecycle.h"
 #include "s3/workers/lifecycle_worker.h"
 #include "s3_http/test_rig.h"
 
@@ -72,6 +78,46 @@ TEST(LifecycleRules, WhatIsNoConfigurationIsRefused) {
     ASSERT_FALSE(rules) << text;
     EXPECT_EQ(rules.error(), code) << text;
   }
+}
+
+// A core that read the one rule of a bucket waited for the thousand rules of another one.
+TEST(LifecycleCache, FindsADocumentWhileAnotherOneIsParsed) {
+  std::binary_semaphore parsing(0), found(0);
+  bool waited_in_vain = false;
+  LifecycleCache cache([&](std::string_view text) -> Result<std::vector<LifecycleRule>> {
+    if (text == "long") {
+      parsing.release();
+      waited_in_vain = !found.try_acquire_for(std::chrono::seconds(5));
+    }
+    return std::vector<LifecycleRule>();
+  });
+  ASSERT_TRUE(cache.get("short"));
+  std::jthread other([&] { EXPECT_TRUE(cache.get("long")); });
+  parsing.acquire();
+  EXPECT_TRUE(cache.get("short"));
+  EXPECT_TRUE(cache.get("another"));
+  found.release();
+  other.join();
+  EXPECT_FALSE(waited_in_vain);
+}
+
+TEST(LifecycleCache, LetsTheOldestGoAndNotAll) {
+  std::map<std::string, int, std::less<>> parsed;
+  LifecycleCache cache([&](std::string_view text) -> Result<std::vector<LifecycleRule>> {
+    ++parsed[std::string(text)];
+    return std::vector<LifecycleRule>();
+  });
+  for (size_t i = 0; i <= LifecycleCache::entries_max; ++i) ASSERT_TRUE(cache.get(std::to_string(i)));
+  ASSERT_TRUE(cache.get("1"));
+  EXPECT_EQ(parsed["1"], 1);
+  ASSERT_TRUE(cache.get("0"));
+  EXPECT_EQ(parsed["0"], 2);
+  const std::string large(LifecycleCache::bytes_max, 'x');
+  ASSERT_TRUE(cache.get(large));
+  ASSERT_TRUE(cache.get(large));
+  EXPECT_EQ(parsed[large], 1);
+  ASSERT_TRUE(cache.get("1"));
+  EXPECT_EQ(parsed["1"], 2);
 }
 
 TEST(LifecycleRules, DaysEndAtMidnightUnlessTheyAreShortened) {

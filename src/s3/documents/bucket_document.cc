@@ -4,16 +4,45 @@
 #include "s3/service.h"
 
 namespace verbena::s3 {
+namespace {
+
+// What the store answers only if nothing was changed. After any other failure the change may have happened.
+bool is_refusal(Errc code) {
+  switch (code) {
+    case Errc::bucket_already_exists:
+    case Errc::bucket_not_empty:
+    case Errc::invalid_bucket_state:
+    case Errc::invalid_argument:
+    case Errc::precondition_failed:
+    case Errc::too_large:
+    case Errc::limit_exceeded:
+    case Errc::insufficient_storage:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Documents that no access record is made of (access/access.cc), and that nothing else caches.
+bool is_in_no_record(std::string_view name) {
+  return name == cors_document || name == tagging_document || name == append_document;
+}
+
+}  // namespace
+
+void note_change(Service& service, const Result<void>& outcome) {
+  if (outcome || !is_refusal(outcome.error().code)) service.access->changed();
+}
 
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text) {
   auto done = co_await service.store.set_document(bucket, name, std::move(text));
-  service.access->changed();
+  if (!is_in_no_record(name)) note_change(service, done);
   co_return done;
 }
 
 Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name) {
   auto done = co_await service.store.remove_document(bucket, name);
-  service.access->changed();
+  if (!is_in_no_record(name)) note_change(service, done);
   co_return done;
 }
 

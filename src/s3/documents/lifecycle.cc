@@ -1,8 +1,5 @@
 #include "s3/documents/lifecycle.h"
 
-#include <map>
-#include <mutex>
-
 #include "base/bytes.h"
 #include "base/checksum.h"
 
@@ -14,38 +11,36 @@ constexpr std::string_view varies_note = "<!-- transition-default-minimum-object
 
 using Rules = std::shared_ptr<const std::vector<LifecycleRule>>;
 
-// A cache of parsed documents, by their digest. Thread-safe.
-class RulesCache {
- public:
-  Result<Rules> get(const std::string& document) {
-    const std::string digest = sha256(as_bytes(document));
-    std::lock_guard lock(mutex_);
-    if (auto it = parsed_.find(digest); it != parsed_.end()) return it->second;
-    VB_ASSIGN(auto rules, parse_lifecycle(document));
-    if (parsed_.size() >= entries_max || bytes_ + document.size() > bytes_max) {
-      parsed_.clear();
-      bytes_ = 0;
-    }
-    bytes_ += document.size();
-    auto shared = std::make_shared<const std::vector<LifecycleRule>>(std::move(rules));
-    parsed_.emplace(digest, shared);
-    return shared;
-  }
-
- private:
-  static constexpr size_t entries_max = 64;
-  static constexpr size_t bytes_max = 4 * MiB;  // of the documents
-  std::mutex mutex_;
-  std::map<std::string, Rules> parsed_;
-  size_t bytes_ = 0;
-};
-
-RulesCache& rules_cache() {
-  static RulesCache cache;
+LifecycleCache& rules_cache() {
+  static LifecycleCache cache;
   return cache;
 }
 
 }  // namespace
+
+// Parsed without the lock: a loop that looks for a document must not wait for another one's.
+Result<Rules> LifecycleCache::get(const std::string& document) {
+  const std::string digest = sha256(as_bytes(document));
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto it = parsed_.find(digest); it != parsed_.end()) return it->second.rules;
+  }
+  VB_ASSIGN(auto rules, parse_(document));
+  auto shared = std::make_shared<const std::vector<LifecycleRule>>(std::move(rules));
+  std::deque<Rules> evicted;  // freed without the lock
+  std::lock_guard lock(mutex_);
+  const auto [it, is_new] = parsed_.emplace(digest, Entry{shared, document.size()});
+  if (!is_new) return it->second.rules;  // by another thread meanwhile
+  order_.push_back(digest);
+  bytes_ += document.size();
+  while (order_.size() > entries_max || (bytes_ > bytes_max && order_.size() > 1)) {
+    auto oldest = parsed_.extract(order_.front());
+    order_.pop_front();
+    bytes_ -= oldest.mapped().bytes;
+    evicted.push_back(std::move(oldest.mapped().rules));
+  }
+  return shared;
+}
 
 Result<std::string> kept_lifecycle(std::string_view text, bool minimum_varies) {
   VB_ASSIGN(const auto rules, parse_lifecycle(text));

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "base/date.h"
+#include "base/turns.h"
 #include "s3/access/acl.h"
 #include "s3/access/authorize.h"
 #include "s3/access/ownership.h"
@@ -11,6 +12,7 @@
 #include "s3/tag_set.h"
 #include "s3/xml.h"
 #include "s3_http/acl_requests.h"
+#include "s3_http/buckets/bucket_list.h"
 #include "s3_http/directory_requests.h"
 #include "s3_http/request_documents.h"
 #include "s3_http/verbs.h"
@@ -261,6 +263,23 @@ Task<Result<void>> serve_delete_bucket(Context& context) {
   co_return Result<void>();
 }
 
+Task<Result<void>> write_buckets(Context& context, XmlWriter& xml, const std::vector<store::BucketInfo>& buckets) {
+  constexpr size_t element_bytes = 256, rest_bytes = 4 * KiB;
+  VB_CO_TRY(co_await reserve_answer(context, rest_bytes + buckets.size() * element_bytes));
+  xml.open("Buckets");
+  Turns turns;
+  for (const store::BucketInfo& bucket : buckets) {
+    if (turns.due()) co_await turns.pass();
+    xml.open("Bucket");
+    xml.element("Name", bucket.name);
+    xml.element("CreationDate", format_iso8601(bucket.created_us));
+    xml.element("BucketRegion", context.service.region);
+    xml.close();
+  }
+  xml.close();
+  co_return Result<void>();
+}
+
 Task<Result<void>> serve_list_buckets(Context& context) {
   // The endpoints of S3 and of S3 Express have the same call under two names.
   if (context.caller().identity.express) co_return co_await serve_list_directory_buckets(context);
@@ -269,27 +288,17 @@ Task<Result<void>> serve_list_buckets(Context& context) {
   const auto prefix = context.query.get_or_empty("prefix");
   const auto after = context.query.get_or_empty("continuation-token");
   const auto region = context.query.get("bucket-region");
-  VB_CO_ASSIGN(const auto buckets, co_await list_buckets(context.service, context.caller()));
+  VB_CO_ASSIGN(auto buckets, co_await list_buckets(context.service, context.caller()));
+  std::erase_if(buckets, [&](const store::BucketInfo& bucket) {
+    if (!bucket.name.starts_with(prefix) || (!after.empty() && bucket.name <= after)) return true;
+    return (region && *region != context.service.region) || is_directory_bucket(bucket.name);
+  });
+  const bool truncated = buckets.size() > static_cast<size_t>(max);
+  if (truncated) buckets.resize(static_cast<size_t>(max));
   XmlWriter xml("ListAllMyBucketsResult");
   write_owner(xml, "Owner", context.service, owner_of(context.caller()));
-  xml.open("Buckets");
-  int64_t written = 0;
-  std::string_view last;
-  bool truncated = false;
-  for (const auto& bucket : buckets) {
-    if (!bucket.name.starts_with(prefix) || (!after.empty() && bucket.name <= after)) continue;
-    if ((region && *region != context.service.region) || is_directory_bucket(bucket.name)) continue;
-    if ((truncated = written == max)) break;
-    xml.open("Bucket");
-    xml.element("Name", bucket.name);
-    xml.element("CreationDate", format_iso8601(bucket.created_us));
-    xml.element("BucketRegion", context.service.region);
-    xml.close();
-    last = bucket.name;
-    ++written;
-  }
-  xml.close();
-  if (truncated) xml.element("ContinuationToken", last);
+  VB_CO_TRY(co_await write_buckets(context, xml, buckets));
+  if (truncated) xml.element("ContinuationToken", buckets.back().name);
   if (!prefix.empty()) xml.element("Prefix", prefix);
   context.reply_xml(xml.finish());
   co_return Result<void>();

@@ -12,6 +12,7 @@
 #include "s3/tag_set.h"
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
+#include "s3_http/error_fields.h"
 #include "s3_http/verbs.h"
 
 namespace verbena::s3 {
@@ -59,7 +60,6 @@ Task<Result<void>> change_tags(Context& context, const std::function<void(store:
     auto done = co_await context.service.store.replace_document(context.bucket, tagging_document, std::move(was),
                                                                 tagging_xml(tags));
     if (!done && done.error() == Errc::precondition_failed) continue;
-    context.service.access->changed();
     co_return done;
   }
   co_return fail(Errc::slow_down, "tags: they are changed too often");
@@ -123,7 +123,7 @@ std::string control_error_xml(const Error& error, std::string_view request_id, c
   xml.open("Error");
   xml.element("Code", error_form(error.code).code);
   xml.element("Message", error_message(error));
-  for (const auto& [name, value] : fields) xml.element(name, value);
+  write_error_fields(xml, fields);
   xml.close();
   xml.element("RequestId", request_id);
   xml.element("HostId", host_id);

@@ -1,4 +1,9 @@
 // S3 Control at the endpoint of S3.
+#include "s3_http/buckets/control.h"
+
+#include <pugixml.hpp>
+
+#include "base/utf8.h"
 #include "s3/access/test_access.h"
 
 namespace verbena::s3::test {
@@ -144,6 +149,16 @@ TEST_F(ControlTest, AHeaderThatIsNotObeyedIsRefused) {
     EXPECT_LT(with(method, "x-amz-expected-bucket-owner", "111111111111").status, 300) << method;
   }
   EXPECT_EQ(with("POST", "x-amz-checksum-md5", "AAAAAAAAAAAAAAAAAAAAAA==").code, "BadDigest");
+}
+
+TEST_F(ControlTest, AnErrorIsXmlWhateverTheRequestHolds) {
+  const std::string text =
+      control_error_xml({Errc::access_denied, 0, ""}, "id", {{"CanonicalRequest", std::string("a\x01\xff") + "b"}});
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(text.c_str()));
+  EXPECT_EQ(text.find("&#x"), std::string::npos) << "a reference that XML 1.0 forbids";
+  EXPECT_TRUE(valid_utf8(text));
+  EXPECT_NE(text.find("a\xef\xbf\xbd"), std::string::npos) << text;
 }
 
 // Another request changes the tags between reading and writing them.

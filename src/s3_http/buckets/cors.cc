@@ -68,6 +68,7 @@ Result<void> read_rule_element(std::string_view name, std::string text, CorsRule
   } else if (name == "AllowedHeader") {
     if (!is_visible(text)) return fail(Errc::malformed_xml, "xml: AllowedHeader");
     if (stars > 1) return fail(Errc::invalid_request, "AllowedHeader can not have more than one wildcard.");
+    rule.header_names.add(text);
     rule.headers.push_back(std::move(text));
   } else if (name == "ExposeHeader") {
     if (!is_visible(text)) return fail(Errc::malformed_xml, "xml: ExposeHeader");
@@ -88,6 +89,7 @@ Result<CorsRule> parse_cors_rule(const pugi::xml_node& node) {
   for (const auto& child : node.children()) {
     if (child.type() == pugi::node_element) VB_TRY(read_rule_element(child.name(), trimmed_text(child), rule));
   }
+  rule.header_names.ready();
   if (rule.methods.empty() || rule.origins.empty()) return fail(Errc::malformed_xml, "xml: CORSRule");
   return rule;
 }
@@ -96,14 +98,35 @@ bool allows(const CorsRule& rule, const CorsQuestion& question, const std::vecto
   const auto origin = [&](const std::string& pattern) { return matches(pattern, question.origin); };
   if (std::ranges::find(rule.methods, question.method) == rule.methods.end()) return false;
   if (std::ranges::none_of(rule.origins, origin)) return false;
-  for (const auto& asked : headers) {
-    const auto header = [&](const std::string& pattern) { return matches(lower(pattern), asked); };
-    if (std::ranges::none_of(rule.headers, header)) return false;
-  }
-  return true;
+  return std::ranges::all_of(headers, [&](const std::string& name) { return rule.header_names.has(name); });
 }
 
 }  // namespace
+
+void CorsHeaderNames::add(std::string_view pattern) {
+  std::string lowered = lower(pattern);
+  const size_t star = lowered.find('*');
+  if (star == std::string::npos) {
+    exact_.push_back(std::move(lowered));
+  } else {
+    starred_.emplace_back(lowered.substr(0, star), lowered.substr(star + 1));
+  }
+}
+
+void CorsHeaderNames::ready() {
+  std::ranges::sort(exact_);
+  std::ranges::sort(starred_);
+  starred_.erase(std::ranges::unique(starred_).begin(), starred_.end());
+}
+
+bool CorsHeaderNames::has(std::string_view lower_name) const {
+  if (std::ranges::binary_search(exact_, lower_name)) return true;
+  return std::ranges::any_of(starred_, [&](const auto& one) {
+    const auto& [before, after] = one;
+    return lower_name.size() >= before.size() + after.size() && lower_name.starts_with(before) &&
+           lower_name.ends_with(after);
+  });
+}
 
 Result<std::vector<CorsRule>> parse_cors(std::string_view text) {
   pugi::xml_document document;
@@ -140,7 +163,9 @@ const CorsRule* find_cors_rule(const std::vector<CorsRule>& rules, const CorsQue
   // Preflights are not authenticated: a list longer than any browser's is refused before it is split.
   const std::string_view names = question.headers.value_or("");
   if (std::ranges::count(names, ',') >= requested_headers_max) return nullptr;
-  const auto headers = split_names(names);
+  auto headers = split_names(names);
+  std::ranges::sort(headers);
+  headers.erase(std::ranges::unique(headers).begin(), headers.end());
   const auto found = std::ranges::find_if(rules, [&](const CorsRule& rule) { return allows(rule, question, headers); });
   return found == rules.end() ? nullptr : &*found;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -13,11 +14,24 @@
 
 namespace verbena::s3 {
 
+// The names that a rule's AllowedHeader patterns cover, for any number of patterns.
+class CorsHeaderNames {
+ public:
+  void add(std::string_view pattern);  // with one '*' at most
+  void ready();                        // after the last one
+  bool has(std::string_view lower_name) const;
+
+ private:
+  std::vector<std::string> exact_;                            // in lower case, sorted
+  std::vector<std::pair<std::string, std::string>> starred_;  // before and after the star
+};
+
 struct CorsRule {
   std::string id;
   std::vector<std::string> methods;  // GET, PUT, POST, DELETE, HEAD
   std::vector<std::string> origins;  // at most one '*' in each
-  std::vector<std::string> headers;  // likewise; compared without case
+  std::vector<std::string> headers;  // likewise, as written
+  CorsHeaderNames header_names;      // the same
   std::vector<std::string> exposed;  // names of response headers
   std::optional<int64_t> max_age_s;
 };

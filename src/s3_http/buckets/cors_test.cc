@@ -121,6 +121,21 @@ TEST(CorsRules, AQuestionWithoutEndIsNotAnswered) {
   EXPECT_EQ(find_cors_rule(rules, {"o", "GET", names}), nullptr);
 }
 
+TEST(CorsRules, HeadersAreFoundAmongAnyNumberOfPatternsWithoutCase) {
+  std::string patterns;
+  for (int i = 0; i < 500; ++i) patterns += "<AllowedHeader>X-A-" + std::to_string(i) + "</AllowedHeader>";
+  for (int i = 0; i < 500; ++i) patterns += "<AllowedHeader>Y-" + std::to_string(i) + "-*-End</AllowedHeader>";
+  const auto rules = parse_cors(configuration(allow("GET", "*", patterns))).value();
+  const auto fit = [&](std::string_view names) { return find_cors_rule(rules, {"o", "GET", names}) != nullptr; };
+  EXPECT_TRUE(fit("x-a-0, X-A-499,x-A-77,x-a-77"));
+  EXPECT_TRUE(fit("y-499--end, Y-0-any-END"));
+  EXPECT_FALSE(fit("x-a-0, x-a-500"));
+  EXPECT_FALSE(fit("x-a-"));
+  EXPECT_FALSE(fit("y-499-end"));
+  EXPECT_FALSE(fit("y-1-a-en"));
+  EXPECT_EQ(rules.front().headers.front(), "X-A-0") << "shown as written";
+}
+
 TEST(CorsRules, AWildcardStandsForAnyText) {
   const auto rules = parse_cors(configuration(allow("GET", "start*end"))).value();
   const auto fits = [&](std::string_view origin) { return find_cors_rule(rules, {origin, "GET", {}}) != nullptr; };

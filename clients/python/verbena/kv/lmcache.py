@@ -37,11 +37,19 @@ if not hasattr(_host, "ConnectorAdapter") or not hasattr(RemoteConnector, "batch
 
 def parse_url(url):
     """Options out of verbena://[key:secret@]host:port/bucket?option=value."""
-    parts = urllib.parse.urlsplit(url)
-    if not parts.hostname or not parts.path.strip("/"):
-        raise ValueError(f"{url}: a URL is verbena://host:port/bucket?option=value")
-    options = {name: values[-1] for name, values in urllib.parse.parse_qs(parts.query, strict_parsing=bool(parts.query)).items()}
-    options.update(bucket=parts.path.strip("/"), native_endpoint=f"{parts.hostname}:{parts.port or 9100}")
+    before, _, shown = url.removeprefix("verbena://").rpartition("@")  # without keys: it ends up in logs
+    shown = "..." if "?" in before else shown.partition("?")[0]
+    wrong = ValueError(f"verbena://{shown}: a URL is verbena://host:port/bucket?option=value")
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, port, bucket = parts.hostname, parts.port or 9100, parts.path.strip("/")
+        given = urllib.parse.parse_qs(parts.query, strict_parsing=bool(parts.query))
+    except ValueError:  # whose text has parts of the URL
+        raise wrong from None
+    if not host or not bucket:
+        raise wrong
+    options = {name: values[-1] for name, values in given.items()}
+    options.update(bucket=bucket, native_endpoint=f"{host}:{port}")
     if parts.username:
         options.update(access_key=urllib.parse.unquote(parts.username), secret_key=urllib.parse.unquote(parts.password or ""))
     if "endpoint" not in options:  # buckets are made over HTTP
