@@ -72,6 +72,14 @@ def main():
                 **{**own, "AWS_ENDPOINT_URL": doomed.http, "VERBENA_NATIVE": doomed.native, "VERBENA_SERVER_PID": str(doomed.process.pid), "VERBENA_MAY_KILL": "1"})
             doomed.kill()
 
+        certificate, key = f"{folder}/cert.pem", f"{folder}/key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "1",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+        plain = ["--set", f"tls.certificate={certificate}", "--set", f"tls.key={key}", "--set", "rdma.tcp_encryption=off"]
+        with Server(memory=True, args=plain) as secret:
+            run(go, "test", "-count=1", "-run", "TestATransport", "-v", "./...", cwd=module,
+                **{**own, "AWS_ENDPOINT_URL": secret.http, "VERBENA_NATIVE": secret.native, "VERBENA_CA_FILE": certificate})
+
         def type_it(where):
             return run("sh", "-c", shell_of_page(libraries), cwd=where, GOFLAGS="", CGO_CFLAGS="", CGO_LDFLAGS="", **own)
         said = follow_the_page(type_it, server, folder)

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import socket
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -15,10 +16,11 @@ import unittest
 from python_case import PythonCase, skip
 
 try:
+    import boto3
     import botocore.exceptions
 except ImportError:
     skip("no boto3")
-from verbena_server import boto3_client  # noqa: E402
+from verbena_server import Server, boto3_client  # noqa: E402
 import verbena  # noqa: E402
 
 DATA = os.urandom(1 << 20) * 3
@@ -327,6 +329,25 @@ class Boto(PythonCase):
         self.assertIn(nowhere, said.output[0])
         with self.assertRaises(verbena.errors.InvalidArgument):
             verbena.accelerate(s3, native_endpoint="no port")
+
+    def test_what_would_go_by_tls_is_not_sent_in_the_clear_unasked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            certificate, key = f"{folder}/cert.pem", f"{folder}/key.pem"
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "1",
+                            "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+            tls = ["--set", f"tls.certificate={certificate}", "--set", f"tls.key={key}"]
+            for encrypts, asked, native in (("off", {}, 0), ("off", {"cleartext_rdma": True}, 1), ("off", {"encryption": "preferred"}, 1),
+                                            ("on", {}, 1)):
+                for verify in (certificate, False):
+                    with self.subTest(encrypts=encrypts, asked=asked, verify=verify), \
+                            Server(memory=True, args=[*tls, "--set", f"rdma.tcp_encryption={encrypts}"]) as server:
+                        s3 = boto3.client("s3", endpoint_url=server.http, verify=verify, aws_access_key_id=self.keys["access_key"],
+                                          aws_secret_access_key=self.keys["secret_key"], region_name="us-east-1")
+                        s3.create_bucket(Bucket="tls")
+                        with verbena.accelerate(s3, native_endpoint=server.native, provider="tcp", token_provider=None, **asked) as fast:
+                            s3.put_object(Bucket="tls", Key="k", Body=b"secret")
+                            self.assertEqual(fast.counts["native"], native if verify or asked else 0)
+                        s3.close()
 
     def test_a_native_door_that_closes_is_fallen_back_from(self):
         self.fast.put_object(Bucket="bucket", Key="k", Body=b"here")

@@ -38,7 +38,12 @@ RECORDED = re.compile(r"\bverbena:[\w:]+")
 # Exported only with an RDMA device.
 OF_DEVICES = {"verbena_rdma_port_active", "verbena_rdma_port_counter_total"}
 # Exported from their first event on, which this test does not cause: the sources must contain them.
-OF_EVENTS = {"verbena_access_log_dropped_total", "verbena_bucket_log_dropped_total", "verbena_bucket_log_objects_total",
+OF_EVENTS = {
+             "verbena_cache_checked_total", "verbena_fabric_connections_stalled_total", "verbena_fabric_data_endpoints_recycled_total",
+             "verbena_fabric_messages_dropped_total", "verbena_fabric_operation_failures_total", "verbena_store_punched_bytes_total",
+             "verbena_tcp_accepted_total", "verbena_tcp_authenticated_total", "verbena_tcp_connections",
+             "verbena_tcp_refused_total", "verbena_tcp_stalled_total", "verbena_tcp_violations_total",
+             "verbena_access_log_dropped_total", "verbena_bucket_log_dropped_total", "verbena_bucket_log_objects_total",
              "verbena_ended_objects_total", "verbena_events_delivered_total", "verbena_events_failures_total", "verbena_events_refused_total", "verbena_events_dropped_total", "verbena_events_let_go_total",
              "verbena_http_too_slow_total", "verbena_lifecycle_removals_total", "verbena_lifecycle_refusals_total",
              "verbena_lifecycle_aborts_total", "verbena_quota_charged_bytes_total", "verbena_quota_charged_requests_total", "verbena_quota_refusals_total", "verbena_rdma_tokens_refused_total",
@@ -248,8 +253,18 @@ class Live(unittest.TestCase):
             if not name.startswith(OF_CEPH):
                 self.assert_told(where, name)
 
+    def test_each_metric_of_the_sources_is_in_a_document(self):
+        described = set()
+        for path in (ROOT / "docs").glob("*.md"):
+            described.update(NAME.findall(path.read_text()))
+        for path in (ROOT / "src").rglob("*"):
+            if path.suffix in (".cc", ".h") and "test" not in path.stem.split("_"):
+                for name in re.findall(r'"(verbena_\w+)",\s*"', path.read_text()):
+                    if not name.startswith(OF_CEPH):
+                        self.assertIn(family(name), described, path.name)
+
     def test_what_is_told_only_after_an_event_is_in_the_sources(self):
-        sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.cc"))
+        sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*") if path.suffix in (".cc", ".h"))
         for name in OF_DEVICES | OF_EVENTS:
             self.assertIn(f'"{name}"', sources)
 

@@ -67,10 +67,10 @@ SHAPES = {
     ("policy/v1", "PodDisruptionBudget"): {**TYPE, "spec!": {"maxUnavailable": PORT, "selector": SELECTOR}},
     ("networking.k8s.io/v1", "NetworkPolicy"): {**TYPE, "spec!": {
         "podSelector!": SELECTOR, "policyTypes": TEXTS,
-        "ingress": [{"ports": [{"port": PORT, "protocol": STRING}],
+        "ingress": [{"ports": [{"port": PORT, "endPort": NUMBER, "protocol": STRING}],
                      "from": [{"podSelector": {"*": object}, "namespaceSelector": {"*": object}, "ipBlock": {"*": object}}]}]}},
     ("monitoring.coreos.com/v1", "ServiceMonitor"): {**TYPE, "spec!": {
-        "selector!": SELECTOR, "endpoints!": [{"port": STRING, "path": STRING, "interval": STRING}]}},
+        "selector!": SELECTOR, "jobLabel": STRING, "endpoints!": [{"port": STRING, "path": STRING, "interval": STRING}]}},
 }
 
 
@@ -136,7 +136,7 @@ class Chart(unittest.TestCase):
         for (kind, name), doc in all_of_it.items():
             if kind == "Service":
                 self.assertLessEqual(doc["spec"]["selector"].items(), labels)
-                self.assertLessEqual({port["targetPort"] for port in doc["spec"]["ports"]}, names)
+                self.assertLessEqual({port["targetPort"] for port in doc["spec"]["ports"] if isinstance(port["targetPort"], str)}, names)
         if work["kind"] == "StatefulSet":
             self.assertIn(("Service", work["spec"]["serviceName"]), all_of_it)
         for volume in pod["spec"]["volumes"]:
@@ -170,6 +170,30 @@ class Chart(unittest.TestCase):
         self.assertTrue(pod["spec"]["hostNetwork"])
         self.assertIn(("NetworkPolicy", "shop"), everything)
         self.assertIn(("ServiceMonitor", "shop"), everything)
+
+    def test_clients_reach_every_port_of_the_native_door(self):
+        everything = self.render({"ports": {"fabric": "9201-9203"}, "networkPolicy": {"enabled": True}})
+        env = {one["name"]: one.get("value") for one in self.pod(everything)["spec"]["containers"][0]["env"]}
+        self.assertEqual(env["VERBENA_RDMA_FABRIC_PORTS"], "9201-9203")
+        for name in ("shop", "shop-pods"):
+            ports = {port["port"]: port["targetPort"] for port in everything["Service", name]["spec"]["ports"]}
+            self.assertLessEqual({number: number for number in (9201, 9202, 9203)}.items(), ports.items())
+        allowed = everything["NetworkPolicy", "shop"]["spec"]["ingress"][0]["ports"]
+        self.assertIn({"port": 9201, "endPort": 9203, "protocol": "TCP"}, allowed)
+        for wrong in ("9200", "9203-9201", "a-b", "1-99999"):
+            self.assertIn(f"ports.fabric: {wrong} is not a range", self.run_renderer({"ports": {"fabric": wrong}}).stderr)
+
+    def test_prometheus_names_the_job_as_the_rules_do(self):
+        everything = self.render({"serviceMonitor": {"enabled": True}})
+        label = everything["ServiceMonitor", "shop"]["spec"]["jobLabel"]
+        rules = (ROOT / "deploy/prometheus/verbena.rules.yml").read_text()
+        job = re.search(r'up\{job="([a-z]+)"\}', rules)[1]
+        self.assertEqual(everything["Service", "shop-pods"]["metadata"]["labels"][label], job)
+
+    def test_files_that_the_configuration_names_are_mounted(self):
+        mount = {"name": "tls", "mountPath": "/etc/verbena-tls", "readOnly": True}
+        pod = self.pod(self.render({"extraVolumes": [{"name": "tls", "secret": {"secretName": "store-tls"}}], "extraVolumeMounts": [mount]}))
+        self.assertIn(mount, pod["spec"]["containers"][0]["volumeMounts"])  # references() finds its volume
 
     def test_a_daemon_set_keeps_its_data_on_the_node(self):
         everything = self.render({"mode": "DaemonSet", "localSocket": {"enabled": True}})

@@ -3,6 +3,7 @@
 import http.client
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -131,6 +132,15 @@ class Unit(unittest.TestCase):
         for line in ("Type=notify", "LimitMEMLOCK=infinity", "ExecReload=/bin/kill -HUP $MAINPID", "RestartPreventExitStatus=2",
                      "User=verbena", "WatchdogSec=30"):
             self.assertIn("\n" + line + "\n", unit)
+
+    def test_what_recipes_write_below_var_is_a_folder_that_the_unit_makes(self):
+        places = {f"/var/{where}/{name}" for kind, where in (("StateDirectory", "lib"), ("LogsDirectory", "log"))
+                  for name in re.findall(rf"^{kind}=(\w+)$", self.unit(), re.M)}
+        found = {path for page in (ROOT / "docs").glob("*.md")
+                 for path in re.findall(r"(?:access_log[=:] ?|file://)(/var/[\w./-]+)", page.read_text())}
+        self.assertTrue(found)
+        for path in found:
+            self.assertIn(str(pathlib.Path(path).parent), places)
 
 
 unittest.main(verbosity=2)

@@ -65,5 +65,20 @@ class Table(unittest.TestCase):
         self.assertEqual(sorted(set(bare) - asks_itself), [], "nobody is asked whether the caller may")
 
 
+class Pages(unittest.TestCase):
+    def page(self, name):
+        return (ROOT / "docs" / name).read_text()
+
+    def test_every_call_about_accounts_and_quotas_has_a_row(self):
+        calls = re.findall(r'\{"([a-z-]+)",\s*serve_', (ROOT / "src/iam/admin.cc").read_text())
+        self.assertGreater(len(calls), 10, "the table of calls was not found")
+        rows = "\n".join(re.findall(r"^\| (`[a-z].*?) \|", self.page("iam.md") + self.page("quotas.md"), re.M))
+        self.assertEqual([call for call in calls if f"`{call}`" not in rows], [])
+
+    def test_terraform_is_told_of_every_service_that_it_asks_for_buckets_and_users(self):
+        block = re.search(r"endpoints \{(.*?)\}", self.page("iam.md"), re.S)[1]
+        self.assertLessEqual({"iam", "s3", "s3control", "sts"}, set(re.findall(r"^\s*(\w+)\s*=", block, re.M)))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -597,3 +597,30 @@ func TestPartsNeedAnUploadAndAClientOfMoreThanTheNativePort(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A server with TLS whose native door does not encrypt.
+func TestATransportSendsNothingInTheClearUnasked(t *testing.T) {
+	certificate := os.Getenv("VERBENA_CA_FILE")
+	if certificate == "" {
+		t.Skip("VERBENA_CA_FILE is not set")
+	}
+	config := Config{Endpoint: os.Getenv("AWS_ENDPOINT_URL"), NativeEndpoint: os.Getenv("VERBENA_NATIVE"), CAFile: certificate, Provider: "tcp",
+		AccessKey: os.Getenv("AWS_ACCESS_KEY_ID"), SecretKey: os.Getenv("AWS_SECRET_ACCESS_KEY"), TokenProvider: "none"}
+	if made, err := NewTransport(config); err == nil {
+		made.Close()
+		t.Fatal("the SDK's payloads would leave this host unencrypted")
+	}
+	for name, allow := range map[string]func(*Config){
+		"cleartext":  func(c *Config) { c.CleartextRDMA = true },
+		"encryption": func(c *Config) { c.Encryption = "preferred" },
+		"via":        func(c *Config) { c.Via = "native" },
+	} {
+		allowed := config
+		allow(&allowed)
+		made, err := NewTransport(allowed)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		made.Close()
+	}
+}

@@ -28,7 +28,8 @@ type Transport struct {
 }
 
 // NewTransport connects: natively, or by config.Via, and for parts of uploads by token where this machine has a device
-// of config.TokenProvider.
+// of config.TokenProvider. What the SDK would send by TLS goes only by a native door that encrypts it, or stays on this
+// host, unless config.Via, Encryption or CleartextRDMA says otherwise.
 func NewTransport(config Config) (*Transport, error) {
 	if !strings.Contains(config.Endpoint, "://") {
 		config.Endpoint, config.NativeEndpoint = config.HTTPEndpoint, config.Endpoint
@@ -37,11 +38,16 @@ func NewTransport(config Config) (*Transport, error) {
 	if err != nil || where.Host == "" {
 		return nil, &Error{Code: InvalidArgument, Message: "a transport's config names the endpoint that the SDK speaks to, http://host:port"}
 	}
+	payloads := config
 	if config.Via == "" {
-		config.Via = "native"
+		payloads.Via = "native"
+		asked := config.CleartextRDMA || (config.Encryption != "" && config.Encryption != "auto")
+		if where.Scheme == "https" && !asked {
+			payloads.Encryption = "required"
+		}
 	}
 	made := &Transport{Endpoint: where.Host}
-	if made.Client, err = NewClient(config); err != nil {
+	if made.Client, err = NewClient(payloads); err != nil {
 		return nil, err
 	}
 	config.Via, config.Provider = "token", config.TokenProvider

@@ -266,7 +266,9 @@ def accelerate(s3, *, native_endpoint=None, provider="auto", token_provider="ver
     unchanged, with one warning in the log (logger verbena.boto).
 
     Downloads, uploads and transfers in parts use the same calls. Parts of uploads go by RDMA token if this machine has a device of
-    `token_provider` (None: never). md5_etags=False saves the server the MD5 of the bytes of PutObject: the ETag is then not their MD5.
+    `token_provider` (None: never). What boto3 would send by TLS goes only by a native door that encrypts it, or stays on this
+    host, unless `cleartext_rdma` or `encryption` (as those of connect()) says otherwise; with verify=False one of the two is
+    needed. md5_etags=False saves the server the MD5 of the bytes of PutObject: the ETag is then not their MD5.
     Returns an Acceleration; its `close()` undoes it.
     """
     native_endpoint = native_endpoint or os.environ.get("VERBENA_NATIVE") or None
@@ -275,14 +277,24 @@ def accelerate(s3, *, native_endpoint=None, provider="auto", token_provider="ver
     options.update(endpoint=s3.meta.endpoint_url, native_endpoint=native_endpoint, access_key=credentials.access_key,
                    secret_key=credentials.secret_key, session_token=credentials.token, region=s3.meta.region_name or "us-east-1",
                    ca_file=verify if isinstance(verify, str) else None, insecure=verify is False)
+    native = dict(options, encryption="required") if _unprotected(options) else options
+    if native is not options and native["insecure"]:  # "required" needs a server that is known
+        _say_once(s3.meta.endpoint_url, "verify=False, and neither encryption nor cleartext_rdma was given")
+        return Acceleration(s3, None)
     try:
-        client = Client(**options, via="native", provider=provider)
+        client = Client(**native, via="native", provider=provider)
     except (errors.InvalidArgument, errors.AccessDenied):  # of the call, or reported by the door
         raise
     except errors.VerbenaError as error:
         _say_once(native_endpoint or f"port 9100 of {s3.meta.endpoint_url}", error)
         return Acceleration(s3, None)
     return Acceleration(s3, client, token_provider and dict(options, via="token", provider=token_provider), md5_etags)
+
+
+def _unprotected(options):
+    """Whether payload of an https endpoint could be sent unencrypted without having been allowed to."""
+    asked = options.get("cleartext_rdma") or options.get("encryption") not in (None, "", "auto")
+    return options["endpoint"].startswith("https://") and not asked
 
 
 _said, _said_lock = set(), threading.Lock()

@@ -18,6 +18,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- .Values.rootKeys.existingSecret | default (printf "%s-root" (include "verbena.name" .)) -}}
 {{- end -}}
 
+{{/* The range of ports.fabric, as JSON: first and last. */}}
+{{- define "verbena.fabric" -}}
+{{- $ends := splitList "-" .Values.ports.fabric -}}
+{{- if ne (len $ends) 2 }}{{ fail (printf "ports.fabric: %s is not a range like 9101-9116" .Values.ports.fabric) }}{{ end -}}
+{{- $first := int (first $ends) -}}
+{{- $last := int (last $ends) -}}
+{{- if or (lt $first 1) (gt $last 65535) (gt $first $last) }}{{ fail (printf "ports.fabric: %s is not a range like 9101-9116" .Values.ports.fabric) }}{{ end -}}
+{{- dict "first" $first "last" $last | toJson -}}
+{{- end -}}
+
+{{/* Of a Service: clients of the native door dial these at the address where they opened the session. */}}
+{{- define "verbena.fabricPorts" -}}
+{{- $range := include "verbena.fabric" . | fromJson -}}
+{{- range $port := untilStep (int $range.first) (int (add1 $range.last)) 1 }}
+- {name: fabric-{{ $port }}, port: {{ $port }}, targetPort: {{ $port }}}
+{{- end }}
+{{- end -}}
+
 {{/* Both modes run this pod. Service links are off: variables like VERBENA_ADMIN_PORT of a Service would be read as keys. */}}
 {{- define "verbena.pod" -}}
 {{- $v := .Values -}}
@@ -110,6 +128,8 @@ spec:
           value: "0.0.0.0"
         - name: VERBENA_RDMA_PORT
           value: {{ $v.ports.native | quote }}
+        - name: VERBENA_RDMA_FABRIC_PORTS
+          value: {{ $v.ports.fabric | quote }}
         - name: VERBENA_ADMIN_ADDRESS
           value: "0.0.0.0"
         - name: VERBENA_ADMIN_PORT
@@ -173,6 +193,9 @@ spec:
         - name: local-socket
           mountPath: /run/verbena
         {{- end }}
+        {{- with $v.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
   volumes:
     - name: config
       configMap:
@@ -188,6 +211,9 @@ spec:
     {{- if $v.localSocket.enabled }}
     - name: local-socket
       hostPath: {path: {{ $v.localSocket.hostPath | quote }}, type: DirectoryOrCreate}
+    {{- end }}
+    {{- with $v.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- with $v.nodeSelector }}
   nodeSelector:

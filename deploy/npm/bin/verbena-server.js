@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 'use strict';
-// `npx verbena-server [FLAGS]`: a server in memory, until it is told to stop. FLAGS are those of `verbena server --help`.
+// `npx --no-install verbena-server [FLAGS]`: a server in memory, until it is told to stop. FLAGS are those of `verbena server --help`.
 const { spawn } = require('node:child_process');
 const { environment, program } = require('../index.js');
 
