@@ -17,7 +17,7 @@ std::string by_openssl(Algorithm algorithm, Bytes bytes) {
   return digest.finish_hex();
 }
 
-std::vector<std::byte> random_bytes(std::mt19937& random, size_t size) {
+std::vector<std::byte> random_body(std::mt19937& random, size_t size) {
   std::vector<std::byte> bytes(size);
   for (std::byte& one : bytes) one = static_cast<std::byte>(random());
   return bytes;
@@ -40,7 +40,7 @@ TEST(RunningSha256, KnownValues) {
 TEST(RunningSha256, WithMd5BothAreAsAlone) {
   std::mt19937 random(1);
   for (int round = 0; round < 600; ++round) {
-    const auto bytes = random_bytes(random, round < 300 ? static_cast<size_t>(round) : random() % 70'000);
+    const auto bytes = random_body(random, round < 300 ? static_cast<size_t>(round) : random() % 70'000);
     RunningSha256 sha256;
     Md5 md5;
     for (Bytes left = bytes; !left.empty();) {
@@ -57,7 +57,7 @@ TEST(RunningSha256, WithMd5BothAreAsAlone) {
 TEST(RunningSha256, WithAnMd5ThatIsAhead) {
   std::mt19937 random(2);
   for (const size_t ahead : {1, 63, 64, 100}) {
-    const auto bytes = random_bytes(random, 5000);
+    const auto bytes = random_body(random, 5000);
     RunningSha256 sha256;
     Md5 md5;
     md5.update(Bytes(bytes).first(ahead));

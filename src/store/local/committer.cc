@@ -170,14 +170,22 @@ bool has_data(const Mutation& mutation) { return !mutation.runs.empty(); }
 
 // The data of the members from `from` on has been synced. What came meanwhile joins them, if its data is synced too:
 // that is one more sync of volumes before the index is written, instead of a write and a sync of the log of its own
-// after this one's. On average nobody waits longer, as long as those that join are not much fewer than those that wait
-// for them. Once for a group, so that its first members are answered in the end.
+// after this one's. On average a change waits no longer, as long as those that join are not much fewer than those that
+// wait for them. Once for a group, so that its first members are answered in the end.
 bool Committer::join(CommitQueue& queue, Group& group, size_t from) {
   const std::lock_guard lock(queue.mutex);
   const bool whole = from == 0 && !group.open && !queue.more_follow;
   const size_t most = std::min(queue.waiting.size(), options_.group_max - group.members.size());
   if (!queue.durable || !whole || queue.stopping || 2 * most < group.members.size()) return false;
   return std::ranges::any_of(group.members, has_data, &Pending::mutation) && choose(queue, group);
+}
+
+// All members from `from` on, with those that joined.
+Committer::Members Committer::sync_and_join(CommitQueue& queue, Group& group, size_t from) {
+  const size_t first = group.members.size() - from;
+  sync_data(queue, Members(group.members).subspan(from));
+  if (join(queue, group, from)) sync_data(queue, Members(group.members).subspan(from + first));
+  return Members(group.members).subspan(from);
 }
 
 std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
@@ -192,10 +200,7 @@ std::vector<Committer::Pending> Committer::process(CommitQueue& queue) {
                                &Pending::mutation) &&
            take(queue, group)) {
     }
-    const size_t first = group.members.size() - from;
-    sync_data(queue, Members(group.members).subspan(from));
-    if (join(queue, group, from)) sync_data(queue, Members(group.members).subspan(from + first));
-    const Members members = Members(group.members).subspan(from);
+    const Members members = sync_and_join(queue, group, from);
     refuse_without_space(members);
     lock.lock();
     write_piece(queue, group, from);

@@ -117,6 +117,7 @@ class Committer {
   bool take(CommitQueue& queue, Group& group);
   bool choose(CommitQueue& queue, Group& group);
   bool join(CommitQueue& queue, Group& group, size_t from);
+  Members sync_and_join(CommitQueue& queue, Group& group, size_t from);
   static void sync_data(const CommitQueue& queue, Members members);
   void refuse_without_space(Members members);
   void requeue_moved(Group& group);
