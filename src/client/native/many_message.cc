@@ -9,7 +9,6 @@
 #include "client/native/match.h"
 #include "client/native/request.h"
 #include "fabric/device.h"
-#include "fabric/own_memory.h"
 
 namespace verbena::client {
 namespace {
@@ -20,9 +19,6 @@ namespace wire = native::wire;
 constexpr size_t inline_get_max = 256, inline_put_max = 1024;
 // Approximate size of an answer with ETag and version.
 constexpr size_t entry_space = 72;
-// Bytes of one message of reads whose bytes are copied here once more, from memory that the server may write into: they
-// are copied while the server serves the next message, and before they have left the processor's cache.
-constexpr uint64_t staged_bytes_max = 1 * MiB;
 constexpr size_t reply_size_max = wire::reply_size_max;
 constexpr size_t progress_size = 8;
 
@@ -78,20 +74,9 @@ bool ManyMessage::in_message(const BatchItem& item) const {
   return item.size <= most;
 }
 
-// Whether one of the caller's windows cannot be lent.
-bool ManyMessage::is_staged(const fabric::Link& link) const {
-  const auto* const own = dynamic_cast<const fabric::OwnMemoryLink*>(&link);
-  for (size_t w = 0; own != nullptr && w < call_.windows.size(); ++w) {
-    if (call_.device(w) == nullptr && !own->is_own(call_.windows[w])) return true;
-  }
-  return false;
-}
-
 // Takes as many items off the queue as the message and its answer can hold; at least one: if that is too large,
 // encoding fails.
-void ManyMessage::choose(size_t room, const fabric::Link& link) {
-  const uint64_t bytes_max =
-      is_get() && is_staged(link) ? std::min(queue_.bytes_max, staged_bytes_max) : queue_.bytes_max;
+void ManyMessage::choose(size_t room) {
   const size_t reply_room = std::min(queue_.stream->message_size_max(), reply_size_max) - wire::frame_size - 16;
   size_t request = 32 + 24 * (call_.windows.size() + 1), reply = 0;
   uint64_t bytes = 0;
@@ -112,7 +97,7 @@ void ManyMessage::choose(size_t room, const fabric::Link& link) {
     if (is_get() && carried) reply += item.size;
     if (is_put()) request += (item.ttl.count() == 0 ? 32 : 64) + item.content_type.size() + (carried ? item.size : 0);
     if (!carried) bytes += item.size;
-    if (!items_.empty() && (request > room || reply > reply_room || bytes > bytes_max)) break;
+    if (!items_.empty() && (request > room || reply > reply_room || bytes > queue_.bytes_max)) break;
     if (bucket == buckets_.end()) bucket = buckets_.insert(buckets_.end(), item.bucket);
     items_.push_back(index);
     bucket_numbers_.push_back(static_cast<uint8_t>(bucket - buckets_.begin()));
@@ -125,7 +110,7 @@ Result<void> ManyMessage::prepare(NativeStream::Body& body) {
   // The room of what is behind the body.
   const size_t lease_size =
       (call_.lease != 0 ? wire::lease_size : 0) + (call_.take != nullptr ? wire::lease_wish_size : 0);
-  choose(body.out.left() - lease_size, body.link);
+  choose(body.out.left() - lease_size);
   told_ = call_.told;
   wire::BatchHead head;
   head.details = details_of(call_);

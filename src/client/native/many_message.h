@@ -65,8 +65,7 @@ class ManyMessage final : public NativeCall {
   bool in_message(const BatchItem& item) const;
   // True if the item's bytes have arrived before and only its result is needed.
   bool was_told(uint32_t index) const { return index < told_; }
-  void choose(size_t room, const fabric::Link& link);
-  bool is_staged(const fabric::Link& link) const;
+  void choose(size_t room);
   Result<void> lend(NativeStream::Body& body, native::wire::BatchHead& head);
   Result<void> lend_progress(NativeStream::Body& body, native::wire::BatchHead& head);
   Result<void> encode(NativeStream::Body& body, const native::wire::BatchHead& head);

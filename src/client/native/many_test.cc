@@ -9,7 +9,6 @@
 #include "client/native/dial.h"
 #include "client/native/match.h"
 #include "client/native/test_server.h"
-#include "fabric/own_memory.h"
 
 namespace verbena::client {
 namespace {
@@ -192,7 +191,7 @@ TEST_P(NativeManyTest, SeveralCallersShareTheCredits) {
 }
 
 // Passes everything on.
-class PassingLink : public fabric::Link, public fabric::OwnMemoryLink {
+class PassingLink : public fabric::Link {
  public:
   explicit PassingLink(std::unique_ptr<fabric::Link> link) : link_(std::move(link)) {}
   std::string_view provider() const override { return link_->provider(); }
@@ -204,10 +203,6 @@ class PassingLink : public fabric::Link, public fabric::OwnMemoryLink {
   void wake() override { link_->wake(); }
   Result<std::unique_ptr<fabric::Lent>> lend(MutableBytes memory, fabric::Access access) override {
     return link_->lend(memory, access);
-  }
-  bool is_own(Bytes memory) const override {
-    const auto* const own = dynamic_cast<const fabric::OwnMemoryLink*>(link_.get());
-    return own == nullptr || own->is_own(memory);
   }
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return link_->allocate(size); }
 
@@ -294,15 +289,9 @@ class ManyMessages : public testing::TestWithParam<std::string> {
   std::vector<BatchItem> items_;
 };
 
-TEST_P(ManyMessages, MemoryThatIsLentIsReadByOne) {
+TEST_P(ManyMessages, ABatchWithoutOrderIsOne) {
   const auto memory = *session_->allocate(count * size);
   EXPECT_EQ(read(memory->bytes().first(count * size), false), 1u);
-}
-
-// The caller copies what came with one while the server serves the next.
-TEST_P(ManyMessages, MemoryThatTheServerCannotReachIsReadByPieces) {
-  std::vector<std::byte> memory(count * size);
-  EXPECT_EQ(read(memory, false), GetParam() == "local" ? 4u : 1u);
 }
 
 // 512 KiB, 1 MiB, 2 MiB and the rest.

@@ -10,13 +10,13 @@ namespace verbena::client {
 
 class NativeStaging {
  public:
-  // A block of at least `size` bytes; of those that are kept the one used last, which is in the processor's cache.
+  // A block of at least `size` bytes.
   Result<StagingBlock> take(fabric::Link& link, size_t size) {
     const size_t block = std::bit_ceil(std::max(size, size_min));
-    for (auto it = spare_.rbegin(); it != spare_.rend(); ++it) {
+    for (auto it = spare_.begin(); it != spare_.end(); ++it) {
       if ((*it)->size() != block) continue;
       StagingBlock found = std::move(*it);
-      spare_.erase(std::next(it).base());
+      spare_.erase(it);
       spare_bytes_ -= block;
       return found;
     }

@@ -12,7 +12,6 @@
 #include "fabric/local/local.h"
 #include "fabric/local/pool.h"
 #include "fabric/local/shared_region.h"
-#include "fabric/own_memory.h"
 
 namespace verbena::fabric::local {
 
@@ -48,7 +47,7 @@ class Lending {
   std::vector<uint16_t> free_;
 };
 
-class LocalLink final : public Link, public DeviceLink, public OwnMemoryLink {
+class LocalLink final : public Link, public DeviceLink {
  public:
   LocalLink(std::shared_ptr<Lending> lending, Fd server_doorbell, Fd own_doorbell, const Options& options,
             size_t message_size_max);
@@ -63,7 +62,6 @@ class LocalLink final : public Link, public DeviceLink, public OwnMemoryLink {
   void wake() override;
 
   Result<std::unique_ptr<Lent>> lend(MutableBytes memory, Access access) override;
-  bool is_own(Bytes memory) const override { return pool_->find(memory).has_value(); }
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return pool_->allocate(size); }
   Result<std::unique_ptr<Lent>> lend_device(const DeviceLoan& loan, Access access) override;
   Result<uint32_t> hand_over(std::span<const int> descriptors) override;

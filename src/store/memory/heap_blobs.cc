@@ -10,53 +10,17 @@
 
 namespace verbena::store::in_memory {
 
-Account::~Account() {
-  for (const auto& blocks : kept_) {
-    for (std::byte* const block : blocks) delete[] block;
-  }
-}
-
-std::byte* Account::take(size_t size) {
-  if (is_kept(size)) {
-    const std::lock_guard lock(mutex_);
-    auto& blocks = kept_[size / step];
-    if (!blocks.empty()) {
-      std::byte* const block = blocks.back();
-      blocks.pop_back();
-      kept_bytes_ -= size;
-      return block;
-    }
-  }
-  return new std::byte[size];
-}
-
-void Account::give_back(std::byte* block, size_t size) {
-  if (is_kept(size)) {
-    const std::lock_guard lock(mutex_);
-    if (kept_bytes_ + size <= kept_bytes_max) {
-      kept_[size / step].push_back(block);
-      kept_bytes_ += size;
-      return;
-    }
-  }
-  delete[] block;
-}
-
 HeapBlob::~HeapBlob() {
-  for (Block& block : blocks_) {
-    account_->bytes -= block.capacity;
-    account_->give_back(block.bytes, block.capacity);
-  }
+  for (Block& block : blocks_) account_->bytes -= block.capacity;
   --account_->blobs;
 }
 
 void HeapBlob::resize(Block& block, uint32_t capacity) {
-  std::byte* const bytes = account_->take(capacity);
-  if (block.size != 0) std::memcpy(bytes, block.bytes, block.size);
-  if (block.bytes != nullptr) account_->give_back(block.bytes, block.capacity);
+  auto bytes = std::make_unique_for_overwrite<std::byte[]>(capacity);
+  if (block.size != 0) std::memcpy(bytes.get(), block.bytes.get(), block.size);
   account_->bytes += capacity;
   account_->bytes -= block.capacity;
-  block.bytes = bytes;
+  block.bytes = std::move(bytes);
   block.capacity = capacity;
 }
 
@@ -69,7 +33,7 @@ void HeapBlob::append(Bytes bytes, std::optional<uint64_t> more) {
     Block& last = blocks_.back();
     if (last.size == last.capacity) resize(last, block_size);  // more than announced
     const size_t n = std::min<size_t>(bytes.size(), last.capacity - last.size);
-    std::memcpy(last.bytes + last.size, bytes.data(), n);
+    std::memcpy(last.bytes.get() + last.size, bytes.data(), n);
     last.size += static_cast<uint32_t>(n);
     size_ += n;
     bytes = bytes.subspan(n);
@@ -79,16 +43,16 @@ void HeapBlob::append(Bytes bytes, std::optional<uint64_t> more) {
 
 void HeapBlob::finish() {
   if (!blocks_.empty() && blocks_.back().size != blocks_.back().capacity) resize(blocks_.back(), blocks_.back().size);
-  for (Block& block : blocks_) block.crc = crc32c(Bytes(block.bytes, block.size));
+  for (Block& block : blocks_) block.crc = crc32c(Bytes(block.bytes.get(), block.size));
 }
 
 Result<void> HeapBlob::read(uint64_t offset, MutableBytes into) const {
   while (!into.empty()) {
     const Block& block = blocks_[offset / block_size];
-    if (crc32c(Bytes(block.bytes, block.size)) != block.crc) return fail(Errc::corrupt_object, "block");
+    if (crc32c(Bytes(block.bytes.get(), block.size)) != block.crc) return fail(Errc::corrupt_object, "block");
     const size_t at = offset % block_size;
     const size_t n = std::min<size_t>(into.size(), block.size - at);
-    std::memcpy(into.data(), block.bytes + at, n);
+    std::memcpy(into.data(), block.bytes.get() + at, n);
     into = into.subspan(n);
     offset += n;
   }

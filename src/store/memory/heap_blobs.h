@@ -1,7 +1,6 @@
 // Blobs on the heap: written once, checked on each read, freed when no row names them and no reader holds them.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -14,32 +13,9 @@
 
 namespace verbena::store::in_memory {
 
-// The memory of all blobs of a store. Outlives the store for as long as a reader has one of them. Some blocks that were
-// freed are kept for those to come: malloc would join them with their neighbours and give them back to the kernel, to
-// get pages of zeros again.
-class Account {
- public:
+// The memory of all blobs of a store. Outlives the store for as long as a reader has one of them.
+struct Account {
   std::atomic<uint64_t> bytes{0}, blobs{0};
-
-  Account() = default;
-  Account(const Account&) = delete;
-  ~Account();
-  std::byte* take(size_t size);  // uninitialized
-  void give_back(std::byte* block, size_t size);
-
-  static constexpr size_t kept_bytes_max = 4 * MiB;
-  size_t kept_bytes() {
-    const std::lock_guard lock(mutex_);
-    return kept_bytes_;
-  }
-
- private:
-  static constexpr size_t step = 4 * KiB, steps_max = 16;  // sizes that are kept: so many of these
-  static bool is_kept(size_t size) { return size != 0 && size % step == 0 && size <= step * steps_max; }
-
-  std::mutex mutex_;
-  std::array<std::vector<std::byte*>, steps_max + 1> kept_;  // by size in steps; guarded by mutex_
-  size_t kept_bytes_ = 0;                                    // likewise
 };
 
 // A run of bytes in blocks, each with its CRC32C.
@@ -62,7 +38,7 @@ class HeapBlob {
 
  private:
   struct Block {
-    std::byte* bytes = nullptr;  // of the account
+    std::unique_ptr<std::byte[]> bytes;
     uint32_t capacity = 0, size = 0, crc = 0;
   };
   void resize(Block& block, uint32_t capacity);
