@@ -197,7 +197,7 @@ TEST_F(StartAfterDamage, OfABucketWhoseCreationIsLostNothingIsLeft) {
   damage_change_at(creation);
   expect_refused("accept_data_loss");
   t.options.accept_data_loss = true;
-  t.open();
+  ASSERT_TRUE(t.try_open());
   EXPECT_EQ(t.run(t.store->bucket("b")).error(), Errc::no_such_bucket);
   t.make_bucket("b");
   EXPECT_EQ(t.document("b", "policy").error(), Errc::not_found);
@@ -222,7 +222,7 @@ TEST_F(StartAfterDamage, OfABucketWhoseRemovalIsLostAndWhoseNameIsUsedAgainNothi
   t.close();
   damage_change_at(removal);
   t.options.accept_data_loss = true;
-  t.open();
+  ASSERT_TRUE(t.try_open());
   EXPECT_EQ(t.document("b", "policy").error(), Errc::not_found);
   EXPECT_TRUE(t.get("b", "new").value_or("") == pattern(100'000, 2));
   t.expect_no_leak();
@@ -242,7 +242,7 @@ TEST_F(StartAfterDamage, OfAnUploadWhoseBeginningIsLostNoPartIsLeft) {
   t.close();
   damage_change_at(beginning);
   t.options.accept_data_loss = true;
-  t.open();
+  ASSERT_TRUE(t.try_open());
   EXPECT_EQ(t.run(t.store->list_uploads("b", {}))->uploads.size(), 1u);
   t.expect_no_leak();
   EXPECT_EQ(t.store->usage()->live_bytes, align_up(100'000));
@@ -265,7 +265,7 @@ TEST_F(StartAfterDamage, WhatBelongsToNoBucketIsRemovedWhateverItIs) {
   }
   EXPECT_EQ(fsck({.directory = "/store", .fs = &fs})->index.size(), 1u) << "the documents";
   t.options.accept_data_loss = true;
-  t.open();
+  ASSERT_TRUE(t.try_open());
   t.expect_no_leak();
   EXPECT_EQ(t.store->usage()->live_bytes, 0u);
   t.close();
