@@ -1,5 +1,5 @@
 // Lines in the server's own log that clients cause. Written without a bound they would hold the threads that serve
-// (standard error is written synchronously), fill the disk of whoever keeps them, and push what operators need out of
+// (standard error is written synchronously), fill the disk that keeps them, and push what operators need out of
 // the ring.
 //
 //   static log::Limit limit;

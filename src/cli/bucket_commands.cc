@@ -1,9 +1,12 @@
 // rm, mb and rb.
 #include <fmt/core.h>
 
+#include <optional>
+
 #include "cli/object_commands.h"
 #include "cli/report.h"
 #include "cli/s3_address.h"
+#include "client/outcome.h"
 
 namespace verbena::cli {
 namespace {
@@ -22,6 +25,20 @@ int remove_below(const Client& client, const S3Address& from, size_t& removed) {
   });
   if (!listed) return report(from.text(), listed.error());
   return worst;
+}
+
+// Whether removing an object would leave its versions, and only hide it: as the first one tells.
+Outcome<bool> keeps_versions(const Client& client, const std::string& bucket) {
+  std::optional<std::string> key;
+  OUT_TRY(client.for_each(bucket, "", [&](const ObjectInfo& info) {
+    key = info.key;
+    return false;
+  }));
+  if (!key) return false;
+  const auto info = client.head(bucket, *key);
+  if (!info && info.error().code == ErrorCode::no_such_key) return false;  // removed meanwhile
+  if (!info) return std::unexpected(info.error());
+  return !info->version_id.empty();
 }
 
 // Parses all addresses before anything is done, then runs `each` for every one and returns the last failure.
@@ -74,6 +91,12 @@ int run_mb(const BucketArguments& arguments) {
 int run_rb(const BucketArguments& arguments) {
   return for_addresses(arguments, false, [&](const Client& client, const S3Address& address) -> int {
     if (arguments.force) {
+      const auto versions = keeps_versions(client, address.bucket);
+      if (!versions) return report(address.text(), versions.error());
+      if (*versions) {
+        return report(address.text(), "the bucket has versions, which this does not remove: nothing was done",
+                      exit_code_for(ErrorCode::bucket_not_empty));
+      }
       size_t removed = 0;
       if (const int code = remove_below(client, address, removed); code != exit_ok) return code;
     }

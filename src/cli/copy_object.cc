@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "cli/object_digest.h"
 #include "cli/tree_copy.h"
 #include "client/outcome.h"
 
@@ -30,6 +31,7 @@ Outcome<PutReply> copy_object(const Client& client, const S3Address& from, const
   }
   put.stream_size = info.size;
   uint64_t at = 0;
+  ObjectDigest digest(info.checksum);
   const auto read = [&](std::span<std::byte> into) -> Outcome<size_t> {
     size_t filled = 0;
     while (filled < into.size() && at < info.size) {
@@ -37,9 +39,12 @@ Outcome<PutReply> copy_object(const Client& client, const S3Address& from, const
       OUT_ASSIGN(const GetReply got, client.get(from.bucket, from.key, into.subspan(filled), get));
       if (got.bytes != get.range->length)
         return fault(ErrorCode::malformed_reply, "a range came back shorter than asked");
+      digest.update(into.subspan(filled, got.bytes));
       filled += got.bytes;
       at += got.bytes;
     }
+    // The end of the stream: an error here leaves nothing of it.
+    if (filled < into.size()) OUT_TRY(digest.check());
     return filled;
   };
   return client.put_stream(to.bucket, to.key, read, put);

@@ -137,7 +137,7 @@ void add_object_commands(CLI::App& app, int& exit_code) {
 
   auto [rb, rb_to] = add<BucketArguments>(app, exit_code, "rb", "Remove buckets", run_rb);
   rb->add_option("S3", rb_to->addresses, "s3://BUCKET ...")->required();
-  rb->add_flag("--force", rb_to->force, "with everything in them");
+  rb->add_flag("--force", rb_to->force, "with all objects in them; buckets with versions are refused");
 }
 
 }  // namespace verbena::cli

@@ -50,7 +50,7 @@ std::string hint_for(const ClientError& error) {
     case ErrorCode::outcome_unknown:
       return "the connection broke after the request was sent; `verbena stat` shows whether it was done";
     case ErrorCode::bucket_not_empty:
-      return "`verbena rb --force` removes a bucket with everything in it";
+      return "`verbena rb --force` removes a bucket with its objects; versions must be removed one by one";
     case ErrorCode::slow_down:
       return "the server is overloaded; try again later";
     case ErrorCode::unsupported:

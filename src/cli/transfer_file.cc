@@ -11,7 +11,7 @@
 #include <deque>
 
 #include "base/bytes.h"
-#include "base/checksum.h"
+#include "cli/object_digest.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {
@@ -64,15 +64,6 @@ Outcome<> write_full(int fd, std::span<const std::byte> from, const std::string&
   return {};
 }
 
-// The running digest for an object's known checksum, if that covers the whole object.
-std::optional<std::pair<Digest, std::string>> expected_digest(const std::string& checksum) {
-  const size_t colon = checksum.find(':');
-  if (colon == std::string::npos || checksum.find('-') != std::string::npos) return std::nullopt;
-  const auto algorithm = parse_algorithm(std::string_view(checksum).substr(0, colon));
-  if (!algorithm) return std::nullopt;
-  return std::pair(Digest(*algorithm), checksum.substr(colon + 1));
-}
-
 Outcome<GetReply> get_whole(const Client& client, const std::string& bucket, const std::string& key, uint64_t size,
                             int fd, const std::string& name, Progress& bar) {
   std::vector<std::byte> nothing(1);
@@ -100,7 +91,7 @@ Outcome<GetReply> get_in_ranges(const Client& client, const std::string& bucket,
                                 const std::string& name, Progress& bar) {
   GetReply all;
   all.info = info;
-  auto digest = expected_digest(info.checksum);
+  ObjectDigest digest(info.checksum);
   std::vector<Buffer> free_buffers;
   std::deque<Flight> flights;
   uint64_t asked = 0;
@@ -137,7 +128,7 @@ Outcome<GetReply> get_in_ranges(const Client& client, const std::string& bucket,
       state = fault(ErrorCode::malformed_reply, "a range came back shorter than asked");
     } else {
       const auto bytes = flight.buffer.bytes().first(flight.size);
-      if (digest) digest->first.update(bytes);
+      digest.update(bytes);
       state = write_full(fd, bytes, name);
       all.bytes += got->bytes;
       if (all.transfer.bytes == 0 || got->transfer.door == Via::http) all.transfer = got->transfer;
@@ -148,25 +139,34 @@ Outcome<GetReply> get_in_ranges(const Client& client, const std::string& bucket,
   }
   for (Flight& flight : flights) flight.reply.wait();  // their buffers are kept until they have arrived
   if (!state) return std::unexpected(std::move(state).error());
-  if (digest && digest->first.finish_base64() != digest->second) {
-    return fault(ErrorCode::checksum_mismatch, "the bytes that arrived do not match the object's checksum");
-  }
+  OUT_TRY(digest.check());
   return all;
 }
 
-// Removed in the destructor unless kept.
+// What has been written, as far as the file system says: some (NFS, FUSE) tell of a full disk only when a descriptor is
+// closed, and then at each.
+Outcome<> check_written(int fd, const std::string& name) {
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0 || ::close(copy) != 0) return local(name, errno);
+  return {};
+}
+
+// A file that has a name only when it is whole, so that nothing of it is left whenever the program ends; where the file
+// system has no such files, one with a name of its own, which the destructor removes unless it is kept.
 class TemporaryFile {
  public:
   static Outcome<std::unique_ptr<TemporaryFile>> beside(const std::filesystem::path& target) {
     const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
     const std::string begin = (folder / ("." + target.filename().string().substr(0, 200) + ".")).string();
+    if (::access("/proc/self/fd", X_OK) == 0) {
+      const int fd = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+      if (fd >= 0) return std::unique_ptr<TemporaryFile>(new TemporaryFile(fd, begin, {}));
+    }
     for (int attempt = 0;; ++attempt) {
-      std::array<std::byte, 8> random{};
-      fill_random(random);
-      std::string name = begin + to_hex(random);
+      std::string name = begin + random_name();
       // The kernel applies the umask: to read it, a program has to change it, for all of its threads.
       const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (fd >= 0) return std::unique_ptr<TemporaryFile>(new TemporaryFile(fd, std::move(name)));
+      if (fd >= 0) return std::unique_ptr<TemporaryFile>(new TemporaryFile(fd, begin, std::move(name)));
       if (errno != EEXIST || attempt == 100) return local(target.string(), errno);
     }
   }
@@ -175,15 +175,39 @@ class TemporaryFile {
   }
   int fd() const { return file_.fd(); }
   Outcome<> keep_as(const std::filesystem::path& target) {
+    OUT_TRY(check_written(fd(), target.string()));
+    if (name_.empty()) {
+      // A link replaces nothing: if there is such a file, the new one gets another name for a moment.
+      if (link_as(target.c_str())) return {};
+      for (int attempt = 0; errno == EEXIST && attempt != 100; ++attempt) {
+        std::string name = begin_ + random_name();
+        if (link_as(name.c_str())) {
+          name_ = std::move(name);
+          break;
+        }
+      }
+      if (name_.empty()) return local(target.string(), errno);
+    }
     if (::rename(name_.c_str(), target.c_str()) != 0) return local(target.string(), errno);
     name_.clear();
     return {};
   }
 
  private:
-  TemporaryFile(int fd, std::string name) : file_(fd), name_(std::move(name)) {}
+  TemporaryFile(int fd, std::string begin, std::string name)
+      : file_(fd), begin_(std::move(begin)), name_(std::move(name)) {}
+  static std::string random_name() {
+    std::array<std::byte, 8> random{};
+    fill_random(random);
+    return to_hex(random);
+  }
+  bool link_as(const char* name) const {
+    const std::string open = "/proc/self/fd/" + std::to_string(fd());
+    return ::linkat(AT_FDCWD, open.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+  }
   File file_;
-  std::string name_;
+  const std::string begin_;  // of names
+  std::string name_;         // empty: none
 };
 
 // The number of an open descriptor of this process that the path stands for: /dev/stdout, /dev/fd/3.

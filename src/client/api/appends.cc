@@ -110,6 +110,12 @@ void Appends::flush(const std::string& bucket, const std::string& key) {
   forget_idle(log);
 }
 
+bool Appends::has(const std::string& bucket, const std::string& key) {
+  if (logs_open_.load(std::memory_order_relaxed) == 0) return false;
+  const Lock lock(mutex_);
+  return logs_.contains(name_of(bucket, key));
+}
+
 // Number of waiting calls that form the next message; 0: they keep waiting.
 size_t Appends::next_message(const Log& log) {
   if (log.waiting.empty()) return 0;

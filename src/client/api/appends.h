@@ -65,6 +65,10 @@ class Appends {
   void add(const std::string& bucket, const std::string& key, AsyncPut call);
   // Sends all calls added for this key before it returns: for calls on the key that take another path.
   void flush(const std::string& bucket, const std::string& key);
+  // Whether calls of this key wait or are in flight.
+  bool has(const std::string& bucket, const std::string& key);
+  // Of a key, for tables of keys.
+  static std::string name_of(std::string_view bucket, std::string_view key);
   // Waits until no cancelling thread is still completing a call: required before Ways are destroyed.
   void wait_for_cancelled();
 
@@ -108,7 +112,6 @@ class Appends {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  static std::string name_of(std::string_view bucket, std::string_view key);
   static size_t next_message(const Log& log);
   static MessagePtr take(Log& log, size_t count);
   void pump(Lock& lock, const LogPtr& log, uint64_t until = nobody);

@@ -3,16 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <optional>
 #include <random>
 #include <thread>
 
 #include "base/bytes.h"
+#include "client/ordered_work.h"
+#include "client/testing/scripted_client.h"
 #include "client/worker_pool.h"
-#include "net/testing/scripted_server.h"
 
 namespace verbena::client {
 namespace {
+
+using namespace std::chrono_literals;
 
 constexpr size_t record_size = 200;
 
@@ -549,6 +553,50 @@ TEST(AppendsThreads, EachCallIsAnsweredOnceAndEachThreadsCallsLieInOrder) {
       before = ends[t][i];
     }
   }
+}
+
+// As many of them went at once as there were threads, and came in any order.
+TEST(AppendOrder, AppendsToAKeyByHttpLeaveInTheOrderInWhichTheyWereBegun) {
+  constexpr size_t appends = 24, bytes = 10;
+  net::ScriptedServer server([&](const net::ScriptedRequest&, int number) {
+    std::this_thread::sleep_for(number % 3 * 2ms);
+    return net::http_reply(200, "etag: \"e\"\r\nx-amz-object-size: 10\r\n", "");
+  });
+  const Client client = *Client::connect(http_options(server));
+  const Buffer memory = client.allocate(bytes).value();
+  std::vector<std::future<Outcome<PutReply>>> replies;
+  for (size_t i = 0; i < appends; ++i) {
+    replies.push_back(client.put_async("b", "log", memory, PutOptions{.append_at = i * bytes}));
+  }
+  for (auto& reply : replies) EXPECT_TRUE(reply.get());
+  const auto requests = server.requests();
+  ASSERT_EQ(requests.size(), appends);
+  for (size_t i = 0; i < appends; ++i) {
+    EXPECT_TRUE(requests[i].has("x-amz-write-offset-bytes: " + std::to_string(i * bytes) + "\r\n")) << i;
+  }
+}
+
+TEST(AppendOrder, WorkOfANameIsDoneOneAfterTheOtherAndThatOfOthersMeanwhile) {
+  std::vector<std::function<void()>> posted;
+  OrderedWork work([&](std::function<void()> one) { posted.push_back(std::move(one)); });
+  const auto next = [&] {
+    const auto one = std::move(posted.front());
+    posted.erase(posted.begin());
+    one();
+  };
+  std::string done;
+  work.add("a", [&] { done += "1"; });
+  work.add("a", [&] { done += "2"; });
+  work.add("b", [&] { done += "b"; });
+  EXPECT_EQ(posted.size(), 2u) << "one of each name";
+  next();
+  EXPECT_TRUE(work.has("a"));
+  next();
+  EXPECT_FALSE(work.has("b"));
+  next();
+  EXPECT_EQ(done, "1b2");
+  EXPECT_FALSE(work.has("a"));
+  EXPECT_TRUE(posted.empty());
 }
 
 }  // namespace

@@ -119,6 +119,8 @@ Outcome<> Client::Impl::open() {
   s3_options.verify_checksums = options_.verify_checksums;
   s3_ = std::make_unique<client::S3Http>(*http_, s3_options);
   workers_ = std::make_unique<client::WorkerPool>(options_.async_threads);
+  appends_in_order_ =
+      std::make_unique<client::OrderedWork>([this](std::function<void()> work) { workers_->post(std::move(work)); });
 
   const bool all = options_.via == Via::automatic && !anonymous;
   OUT_ASSIGN(const client::RdmaEncryption encryption, client::rdma_encryption(options_, s3.tls));
@@ -188,6 +190,7 @@ Client::Impl::~Impl() {
     static_cast<void>(workers_.release());
     static_cast<void>(append_worker_.release());
     static_cast<void>(appends_.release());
+    static_cast<void>(appends_in_order_.release());
     static_cast<void>(token_.release());
     static_cast<void>(s3_.release());
     static_cast<void>(http_.release());
@@ -588,12 +591,17 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
     return;
   }
   client::AsyncPut call{std::move(from), std::move(options), std::move(done), inline_done};
+  if (call.options.append_at && put_in_order(bucket, key, call)) return;
   if (!session_ || !session_->open() || !fits_native(call.from.size())) {
     workers_->post([this, bucket = std::move(bucket), key = std::move(key), call = std::move(call)] {
       call.done(put(bucket, key, memory_of(call.from), call.options));
     });
     return;
   }
+  put_by_session(bucket, key, std::move(call));
+}
+
+void Client::Impl::put_by_session(const std::string& bucket, const std::string& key, client::AsyncPut call) {
   if (call.options.append_at) {
     // A message belongs to one trace at most, that of the sending thread.
     if (client::thread_trace() == nullptr && client::Appends::may_join(call)) {
@@ -609,6 +617,27 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
   session_->put_async(bucket, key, memory.bytes, memory.native, call.options, std::move(landed));
 }
 
+// True: the append is under way in the order of those of its key, because the native door is not open or earlier ones
+// have not ended that went this way.
+bool Client::Impl::put_in_order(const std::string& bucket, const std::string& key, const client::AsyncPut& call) {
+  const std::string name = client::Appends::name_of(bucket, key);
+  const bool first = !appends_in_order_->has(name);
+  if (first && session_ && session_->open()) return false;
+  // Earlier ones are still with the door that was open: this one follows them there, and back.
+  if (first && appends_ && appends_->has(bucket, key)) {
+    if (client::thread_trace() == nullptr && client::Appends::may_join(call)) {
+      appends_->add(bucket, key, call);
+      return true;
+    }
+    flush_appends(bucket, key);
+  }
+  appends_in_order_->add(name, [this, bucket, key, call] {
+    if (session_ && session_->open()) return put_by_session(bucket, key, call);
+    call.done(put(bucket, key, memory_of(call.from), call.options));
+  });
+  return true;
+}
+
 void Client::Impl::flush_appends(const std::string& bucket, const std::string& key) {
   if (appends_) appends_->flush(bucket, key);
 }
@@ -621,7 +650,8 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
                      change_may_fall_back(outcome.error(), !conditional(call.options));
   if (again) {
     if (speaks_against_door(outcome.error())) session_->suspend(outcome.error());
-    workers_->post([this, bucket, key, call = std::move(call), first = outcome.error()] {
+    const bool is_append = call.options.append_at.has_value();
+    auto second_way = [this, bucket, key, call = std::move(call), first = outcome.error()] {
       auto second = put(bucket, key, memory_of(call.from), call.options, false);
       if (second) {
         add_reason(second->transfer.fell_back_reason, "native", first.message);
@@ -631,7 +661,12 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
         second = std::unexpected(doubt.about(std::move(second).error()));
       }
       call.done(std::move(second));
-    });
+    };
+    if (is_append) {
+      appends_in_order_->add(client::Appends::name_of(bucket, key), std::move(second_way));
+    } else {
+      workers_->post(std::move(second_way));
+    }
   } else if (call.inline_done) {
     call.done(std::move(outcome));
   } else {

@@ -14,6 +14,7 @@
 #include "client/forks.h"
 #include "client/http/s3_http.h"
 #include "client/native/session_door.h"
+#include "client/ordered_work.h"
 #include "client/retry.h"
 #include "client/token/token_door.h"
 #include "client/worker_pool.h"
@@ -188,6 +189,8 @@ class Client::Impl {
                                     const MatchOptions& options, Transfer& transfer);
   // Sends all pending appends to this key before the next call.
   void flush_appends(const std::string& bucket, const std::string& key);
+  void put_by_session(const std::string& bucket, const std::string& key, client::AsyncPut call);
+  bool put_in_order(const std::string& bucket, const std::string& key, const client::AsyncPut& call);
   void rest_token(const std::string& why);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                    const PutOptions& options);
@@ -232,6 +235,8 @@ class Client::Impl {
   std::unique_ptr<client::WorkerPool> append_worker_;
   std::unique_ptr<client::WorkerPool> workers_;
   std::unique_ptr<client::DeviceLanes> lanes_ = std::make_unique<client::DeviceLanes>();
+  // Of the workers: asynchronous appends by other doors, and those that wait for the native one to open; by key.
+  std::unique_ptr<client::OrderedWork> appends_in_order_;
 };
 
 struct Client::Inside {

@@ -122,7 +122,7 @@ void NativeStream::start(std::unique_ptr<AsyncCall> call, const Prepare& prepare
   Lock lock = enter();
   Result<void> slot;
   try {
-    start_progress_thread();  // without it nobody would bring the answer
+    start_progress_thread();  // without it no thread would bring the answer
   } catch (const std::system_error&) {
     slot = fail(Errc::out_of_memory, "native: this process may have no further thread");
   }
