@@ -111,7 +111,7 @@ typedef struct verbena_options {
   uint64_t multipart_threshold; /* larger HTTP and token PUTs are split into parts */
   uint64_t part_size;
   uint64_t token_size_min;
-  const char* encryption; /* of the native door's RDMA: "auto", "off", "preferred", "required" */
+  const char* encryption; /* of RDMA, tokens over https too: "auto", "off", "preferred", "required" */
 } verbena_options;
 
 /* `options` may be NULL. */
