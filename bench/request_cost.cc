@@ -127,6 +127,8 @@ class Bench {
   void user_get(bool in_session, size_t size, uint64_t requests, Counts* counts);
   // A page of 1,000 keys: the cost of the page, not of a key.
   void list(uint64_t requests, Counts* counts);
+  // All messages of a listing of so many keys: likewise the cost of all.
+  void native_list(uint64_t keys, uint64_t requests, Counts* counts);
 
  private:
   struct Answer {
@@ -180,7 +182,8 @@ class Bench {
   std::unique_ptr<Peer> bare_, tcp_, wire_, sealed_;
 };
 
-constexpr const char *directory_bucket = "bench--local1-az1--x-s3", *user_bucket = "bench-general-bucket-01";
+constexpr const char *directory_bucket = "bench--local1-az1--x-s3", *user_bucket = "bench-general-bucket-01",
+                     *sync_bucket = "bench-sync";
 
 native::Options options_of_door() {
   native::Options options;
@@ -225,6 +228,10 @@ Bench::Bench(Tier tier) {
     bucket.name = name;
     must(run(hot_->create_bucket(bucket)), "bucket");
   }
+  bucket.name = sync_bucket;
+  bucket.durability = store::Durability::sync;
+  must(run(hot_->create_bucket(bucket)), "bucket");
+  bucket.durability = store::Durability::memory;
   bucket.name = "public";
   must(run(hot_->create_bucket(bucket)), "bucket");
   must(run(hot_->set_document("public", "policy",
@@ -529,6 +536,33 @@ void Bench::list(uint64_t requests, Counts* counts) {
   repeat(*client_, text + "\r\n", page.body.size(), requests, counts);
 }
 
+void Bench::native_list(uint64_t keys, uint64_t requests, Counts* counts) {
+  for (uint64_t i = 0; i < keys; ++i) {
+    const std::string path = fmt::format("/{}/a/prefix/that/keys/share/{:06}", sync_bucket, i);
+    if (exchange(*client_, request("PUT", path, "x", s3_listener_->port())).status != 200) give_up("PUT");
+  }
+  const uint64_t warm_up = 16;
+  std::vector<std::byte> body(4 * KiB);
+  for (uint64_t i = 0; i < requests + warm_up; ++i) {
+    std::string after;
+    uint64_t listed = 0;
+    for (bool more = true; more;) {
+      wire::Writer out(body);
+      encode(out, wire::List{.bucket = sync_bucket, .prefix = "a/", .delimiter = {}, .after = after});
+      const auto message = bare_->seal(wire::Type::list, Bytes(body).first(out.size()), 0);
+      const Bytes answer =
+          bare_->exchange(message, [&](const auto& serve) { run_request(serve, i >= warm_up, counts); });
+      const auto page = wire::decode_list_reply(wire::body_of(answer));
+      if (!page || page->count == 0) give_up("a listing failed");
+      wire::Reader items(page->items);
+      for (uint32_t item = 0; item < page->count; ++item) after = wire::next_item(items)->key;
+      listed += page->count;
+      more = page->truncated;
+    }
+    if (listed != keys) give_up("a listing is not whole");
+  }
+}
+
 // A user in the server's own identity store.
 void Bench::make_user() {
   auto opened = auth::IdentityStore::open("", *ring_, keys_);
@@ -644,6 +678,8 @@ constexpr Case cases[] = {
     {"http_head", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::head, 4 * KiB, n, c); }},
     {"http_put_4k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 4 * KiB, n, c); }},
     {"http_put_64k", [](Bench& b, uint64_t n, Counts* c) { b.http(Bench::Http::put, 64 * KiB, n, c); }},
+    {"native_list_10", [](Bench& b, uint64_t n, Counts* c) { b.native_list(10, n, c); }},
+    {"native_list_1000", [](Bench& b, uint64_t n, Counts* c) { b.native_list(1000, n, c); }},
     {"http_list", [](Bench& b, uint64_t n, Counts* c) { b.list(n, c); }},
 };
 

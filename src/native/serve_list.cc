@@ -1,4 +1,6 @@
 // LIST: one page, limited by the size of a message. LIST_VALUES: likewise, and limited by the client's window.
+#include <algorithm>
+
 #include "memory/budget.h"
 #include "native/endpoint.h"
 #include "native/read_batch.h"
@@ -37,8 +39,17 @@ uint32_t encode_items(wire::Writer& out, const store::ListPage& page, bool& all)
   return count;
 }
 
-// Pages are complete before they are sent, and are made by shared threads. A client's share of memory bounds how many
-// it has at once; further requests wait.
+// Items that a reply has room for if their keys are as long as the one before them, or a little longer than the prefix,
+// and their ETags short: what is read beyond those is read in vain, and again for the next page. A page of shorter ones
+// ends early.
+size_t items_that_fit(const Op& op, size_t room) {
+  constexpr size_t fixed = 20, longer = 4, etag = 16;  // bytes; an MD5 has 32
+  const size_t key = op.list.after.empty() ? op.list.prefix.size() + longer : op.list.after.size();
+  return room / (fixed + key + (op.list.delimiter.empty() ? etag : 0)) + 1;
+}
+
+// Pages are complete before they are sent. A client's share of memory bounds how many it has at once; further requests
+// wait.
 Task<Result<store::ListPage>> list_in_turn(Op& op) {
   constexpr size_t entry_bytes = 2 * KiB;  // a long key and the properties of its object
   s3::Service& service = op.endpoint->door().service;
@@ -53,6 +64,8 @@ Task<Result<store::ListPage>> list_in_turn(Op& op) {
 
 Task<void> serve_list(OpPtr op) {
   Endpoint& endpoint = *op->endpoint;
+  const size_t fit = items_that_fit(*op, op->body_space().size() - wire::list_reply_head_size);
+  op->list.max_keys = std::min(op->list.max_keys, static_cast<int>(fit));
   auto page = co_await list_in_turn(*op);
   if (!page) {
     op->fail(page.error().code);

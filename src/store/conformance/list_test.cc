@@ -64,6 +64,19 @@ TEST_P(Listing, PagesWithoutLossOrRepetition) {
   }
 }
 
+// More rows than are read at once.
+TEST_P(Listing, APageOfManyRowsHasEachOnce) {
+  Keys keys, prefixes;
+  for (int i = 100; i < 420; ++i) keys.push_back("k" + std::to_string(i));
+  for (int i = 10; i < 40; ++i) prefixes.push_back("p" + std::to_string(i) + "/");
+  for (const std::string& key : keys) put({key});
+  for (const std::string& prefix : prefixes) put({prefix + "1", prefix + "2"});
+  const auto page = t.list("b", {.prefix = "", .delimiter = "/", .after = "", .max_keys = 1000});
+  ASSERT_TRUE(page);
+  EXPECT_EQ(keys_of(*page), keys);
+  EXPECT_EQ(page->common_prefixes, prefixes);
+}
+
 TEST_P(Listing, StartsStrictlyAfterTheMarker) {
   put({"a", "b", "c/1", "c/2", "d"});
   EXPECT_EQ(keys_of(*t.list("b", {.prefix = "", .delimiter = "", .after = "b", .max_keys = 1000})),

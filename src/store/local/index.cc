@@ -97,6 +97,7 @@ bool is_listed(Family family) {
   return family == Family::objects || family == Family::versions || family == Family::uploads;
 }
 constexpr uint64_t removals_in_memory_max = 64 * 1024;  // of a walked family, before its table is written
+constexpr uint64_t skipped_at_hand_max = 256;  // removed entries that a cursor passes without a disk's patience
 constexpr std::chrono::seconds flush_patience{30};
 constexpr size_t removals_window = 16 * 1024, removals_of_window_max = 8 * 1024;  // more: the table is compacted
 
@@ -325,7 +326,10 @@ Cursor Index::cursor_in(Snapshot snapshot, Family family, std::string prefix, st
   auto end = Cursor::end_of(prefix);
   rocksdb::ReadOptions options;
   options.snapshot = snapshot.get();
-  if (tier == Tier::cached) options.read_tier = rocksdb::kBlockCacheTier;
+  if (tier == Tier::cached) {
+    options.read_tier = rocksdb::kBlockCacheTier;
+    options.max_skippable_internal_keys = skipped_at_hand_max;
+  }
   if (end) options.iterate_upper_bound = &end->slice;
   std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options, handle(family)));
   return {std::move(end), std::move(it), std::move(prefix), from, std::move(snapshot)};

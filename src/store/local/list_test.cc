@@ -1,6 +1,7 @@
 // The index's work for a page.
 #include <fmt/format.h>
 
+#include "base/metrics.h"
 #include "store/local/index.h"
 #include "store/local/test_store.h"
 
@@ -56,6 +57,40 @@ TEST_F(Listing, APageCostsWhatItShowsNotWhatItsPrefixesHide) {
   });
   EXPECT_LE(keys.seeks, 2u);
   EXPECT_LE(keys.steps, 11u);
+}
+
+// A wake-up of another thread costs more than a short page.
+TEST_F(Listing, AShortPageOfRowsInMemoryNeedsNoOtherThread) {
+  auto& calls = metrics::counter("verbena_blocking_calls_total", "", {{"reason", "object list"}});
+  t.make_bucket("c");
+  for (int i = 1000; i < 1600; ++i) ASSERT_TRUE(t.put("c", std::to_string(i), "1"));
+  const uint64_t before = calls.value();
+  ListRequest request;
+  request.max_keys = 100;
+  EXPECT_EQ(t.list("c", request)->entries.size(), 100u);
+  EXPECT_EQ(calls.value(), before);
+  const auto long_one = count([&] { EXPECT_EQ(t.list("c")->entries.size(), 600u); });
+  EXPECT_EQ(calls.value(), before + 1);
+  EXPECT_LE(long_one.steps, 600u) << "goes on where it was";
+  EXPECT_EQ(long_one.seeks, 1u);
+}
+
+TEST_F(Listing, RowsThatAreNotInMemoryAreReadByAnotherThread) {
+  t.make_bucket("c");
+  for (int i = 1000; i < 1600; ++i) ASSERT_TRUE(t.put("c", std::to_string(i), std::string(100, 'x')));
+  t.reopen();
+  Keys keys;
+  ListRequest request;
+  request.max_keys = 100;
+  for (bool more = true; more;) {
+    const auto page = t.list("c", request);
+    ASSERT_TRUE(page);
+    for (const ListEntry& entry : page->entries) keys.push_back(entry.key);
+    more = page->truncated;
+    request.after = page->next_after;
+  }
+  ASSERT_EQ(keys.size(), 600u);
+  for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(keys[i], std::to_string(1000 + i));
 }
 
 TEST_F(Listing, DoesNotStepOverWhatWasRemovedFromItsNeighbour) {

@@ -71,6 +71,7 @@ class Decoder {
     return v;
   }
   uint64_t varint() {
+    if (!bad_ && !in_.empty() && static_cast<uint8_t>(in_[0]) < 0x80) return u8();  // most are short
     uint64_t v = 0;
     for (int shift = 0; shift < 64; shift += 7) {
       uint8_t b = u8();
@@ -86,12 +87,14 @@ class Decoder {
     if (v > max) bad_ = true;
     return bad_ ? 0 : v;
   }
-  std::string text() {
-    size_t size = varint_max(string_size_max);
+  std::string text() { return std::string(view()); }
+  // Of the bytes that are decoded.
+  std::string_view view() {
+    const size_t size = varint_max(string_size_max);
     if (!need(size)) return {};
-    std::string s(in_.substr(0, size));
+    const std::string_view text = in_.substr(0, size);
     in_.remove_prefix(size);
-    return s;
+    return text;
   }
   // The number of elements that follow, each of at least `element_min` bytes: bounded by the remaining bytes.
   size_t count(size_t element_min) {

@@ -87,16 +87,55 @@ Place place_of(const Bucket& bucket, std::string_view key = {}) {
   return {bucket.id, key, bucket.durability.load(std::memory_order_acquire)};
 }
 
-// The look for a page of a listing: of one moment, also of what is acknowledged and not in the catalogue yet.
-template <class Lister>
-auto page_of(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::shared_ptr<Lister> lister) {
+// The rows of a bucket and what is acknowledged and not among them yet, as of one moment. Null: the rows are enough.
+std::shared_ptr<Moment> moment_with_early(Early* early, const Bucket& bucket, View& rows) {
+  const bool asks = early != nullptr && (early->size_max(bucket) != 0 || Early::holds_any(bucket));
+  return asks ? early->moment(bucket, rows) : nullptr;
+}
+
+// The look for a page of versions: of one moment.
+auto page_of(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
+             std::shared_ptr<VersionLister> lister) {
   return [context, bucket, lister, moment = std::shared_ptr<Moment>()](View& rows) mutable {
-    Early* const early = context->early;
-    const bool asks = early != nullptr && (early->size_max(*bucket) != 0 || Early::holds_any(*bucket));
-    if (asks && !moment) moment = early->moment(*bucket, rows);
+    if (!moment) moment = moment_with_early(context->early, *bucket, rows);
     return lister->run(moment ? *moment : rows);
   };
 }
+
+// The look for a page of objects: of one moment. It begins with the rows at hand, and goes on with them wherever it
+// runs; where they end, it begins anew with the view that it is given.
+class ObjectsLook {
+ public:
+  ObjectsLook(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, ListRequest request)
+      : context_(std::move(context)),
+        bucket_(std::move(bucket)),
+        lister_(std::make_shared<ObjectLister>(bucket_, std::move(request))) {}
+
+  Result<ListPage> operator()(View& rows) { return run(rows, SIZE_MAX); }
+  Result<ListPage> run(View& rows, size_t work_max) {
+    if (view_ == nullptr) begin(rows);
+    auto page = lister_->run(moment_ ? *moment_ : rows, work_max);
+    if (page || !(page.error() == Errc::would_block) || view_ == &rows) return page;
+    lister_->restart();
+    begin(rows);
+    return lister_->run(moment_ ? *moment_ : rows, work_max);
+  }
+
+ private:
+  void begin(View& rows) {
+    view_ = &rows;
+    moment_ = moment_with_early(context_->early, *bucket_, rows);
+  }
+
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<const Bucket> bucket_;
+  std::shared_ptr<Moment> moment_;  // outlives the lister's cursor
+  std::shared_ptr<ObjectLister> lister_;
+  View* view_ = nullptr;
+};
+
+// Rows of a page that are read on the core, if they are at hand: that takes less time than waking another thread.
+constexpr size_t rows_at_once = 256;
 
 }  // namespace
 
@@ -507,8 +546,9 @@ Task<Result<ListPage>> EngineStore::list(std::string_view bucket, ListRequest re
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
   if (Early::holds_any(*found)) co_await context->early->thin_out(found);
-  auto lister = std::make_shared<ObjectLister>(found, std::move(request));
-  auto look = page_of(context, found, lister);
+  ObjectsLook look(context, found, std::move(request));
+  auto page = look.run(context->rows->at_hand(place_of(*found)), rows_at_once);
+  if (page || !(page.error() == Errc::would_block)) co_return page;
   co_return co_await look_up(*context->rows, "object list", place_of(*found), std::move(look));
 }
 

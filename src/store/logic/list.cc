@@ -10,6 +10,8 @@
 namespace verbena::store {
 namespace {
 
+constexpr size_t entries_first = 128;  // of a page, before it grows
+
 // Moves past all keys that start with `hidden`. Complete: nothing can follow.
 PageState skip(Cursor& cursor, const std::string& hidden) {
   auto next = keys::after_prefix(hidden);
@@ -34,16 +36,26 @@ std::string_view common_prefix(std::string_view key, std::string_view prefix, st
 }
 
 ObjectLister::ObjectLister(std::shared_ptr<const Bucket> bucket, ListRequest request)
-    : bucket_(std::move(bucket)), request_(std::move(request)), room_(std::clamp(request_.max_keys, 0, page_max)) {}
+    : bucket_(std::move(bucket)), request_(std::move(request)) {
+  restart();
+}
 
-Result<ListPage> ObjectLister::run(View& rows) {
+void ObjectLister::restart() {
+  cursor_.reset();
+  page_ = {};
+  room_ = std::clamp(request_.max_keys, 0, page_max);
+}
+
+Result<ListPage> ObjectLister::run(View& rows, size_t work_max) {
   if (room_ == 0 && !cursor_) return std::move(page_);
   if (!cursor_) {
     // The smallest key above `after` is `after` and a zero byte.
     const std::string from = keys::object(bucket_->id, request_.after) + '\0';
     cursor_ = rows.cursor(Table::objects, keys::object(bucket_->id, request_.prefix), from);
   }
+  work_left_ = work_max;
   while (cursor_->valid()) {
+    if (work_left_ == 0) return fail(Errc::would_block, "list");
     VB_ASSIGN(const PageState state, step());
     if (state == PageState::complete) break;
   }
@@ -53,35 +65,53 @@ Result<ListPage> ObjectLister::run(View& rows) {
 }
 
 Result<PageState> ObjectLister::step() {
-  std::string_view key = cursor_->key().substr(keys::object_prefix_size);
-  std::string hidden(common_prefix(key, request_.prefix, request_.delimiter));
-  // Few objects have an end: of hidden ones only rows with the name of its header are decoded.
-  ObjectRecord record;
-  if (hidden.empty() || cursor_->value().find(expires_header) != std::string_view::npos) {
-    VB_ASSIGN(record, decode_object(cursor_->value()));
+  --work_left_;
+  const std::string_view key = cursor_->key().substr(keys::object_prefix_size);
+  const std::string_view hidden = common_prefix(key, request_.prefix, request_.delimiter);
+  if (hidden.empty()) return add_object(key);
+  // Few objects have an end: only rows with the name of its header are decoded.
+  if (cursor_->value().find(expires_header) != std::string_view::npos) {
+    VB_ASSIGN(const ObjectRecord record, decode_object(cursor_->value()));
     if (bucket_->is_gone(record.info)) {
       cursor_->next();
       return PageState::incomplete;
     }
   }
-  const bool seen = !hidden.empty() && hidden <= request_.after;
-  if (!seen && room_ == 0) {
-    page_.truncated = true;
-    return PageState::complete;
-  }
-  if (hidden.empty()) {
-    name_version(record.info, bucket_->versioning.load(std::memory_order_acquire));
-    page_.entries.push_back({std::string(key), std::move(record.info)});
+  return add_prefix(hidden);
+}
+
+// Whether the page has room for one more item, which then takes it.
+bool ObjectLister::takes() {
+  page_.truncated = room_ == 0;
+  if (!page_.truncated) --room_;
+  return !page_.truncated;
+}
+
+// Decodes in place: a page has up to a thousand objects.
+Result<PageState> ObjectLister::add_object(std::string_view key) {
+  if (page_.entries.empty()) page_.entries.reserve(std::min<size_t>(static_cast<size_t>(room_), entries_first));
+  ListEntry& entry = page_.entries.emplace_back();
+  VB_TRY(decode_info(cursor_->value(), entry.info));
+  const bool gone = bucket_->is_gone(entry.info);
+  if (gone || !takes()) {
+    page_.entries.pop_back();
+    if (!gone) return PageState::complete;
+  } else {
+    entry.key = key;
     page_.next_after = key;
-    --room_;
-    cursor_->next();
-    return PageState::incomplete;
+    name_version(entry.info, bucket_->versioning.load(std::memory_order_acquire));
   }
-  if (!seen) {
-    page_.common_prefixes.push_back(hidden);
+  cursor_->next();
+  return PageState::incomplete;
+}
+
+PageState ObjectLister::add_prefix(std::string_view hidden) {
+  if (hidden > request_.after) {
+    if (!takes()) return PageState::complete;
+    page_.common_prefixes.emplace_back(hidden);
     page_.next_after = hidden;
-    --room_;
   }
+  work_left_ -= std::min(work_left_, seek_work);
   return skip(*cursor_, keys::object(bucket_->id, hidden));
 }
 

@@ -25,14 +25,23 @@ std::string_view common_prefix(std::string_view key, std::string_view prefix, st
 class ObjectLister {
  public:
   ObjectLister(std::shared_ptr<const Bucket> bucket, ListRequest request);
-  Result<ListPage> run(View& rows);
+  // would_block also after `work_max` rows and seeks: run() goes on from there.
+  Result<ListPage> run(View& rows, size_t work_max = SIZE_MAX);
+  // Begins anew, in the view of the next run().
+  void restart();
+
+  static constexpr size_t seek_work = 16;  // rows that one seek is worth
 
  private:
   Result<PageState> step();
+  Result<PageState> add_object(std::string_view key);
+  PageState add_prefix(std::string_view hidden);
+  bool takes();
 
   const std::shared_ptr<const Bucket> bucket_;
   const ListRequest request_;
-  int room_;
+  int room_ = 0;
+  size_t work_left_ = 0;
   ListPage page_;
   std::unique_ptr<Cursor> cursor_;
 };

@@ -15,12 +15,34 @@ void put(Encoder& e, const Headers& headers) {
   }
 }
 
-Headers get_headers(Decoder& d) {
-  Headers headers(d.count(2));
-  for (auto& [name, value] : headers) {
-    name = d.text();
-    value = d.text();
+// `begin` gets the number of elements, `each` their fields as views of what is decoded.
+template <class Begin, class Each>
+void each_pair(Decoder& d, const Begin& begin, const Each& each) {
+  size_t left = d.count(2);
+  begin(left);
+  for (; left != 0; --left) {
+    const std::string_view name = d.view();
+    each(name, d.view());
   }
+}
+
+template <class Begin, class Each>
+void each_checksum(Decoder& d, const Begin& begin, const Each& each) {
+  size_t left = d.count(3);
+  begin(left);
+  for (; left != 0; --left) {
+    const uint8_t algorithm = d.u8();
+    if (!is_algorithm(algorithm)) d.reject();
+    const auto parts = static_cast<uint16_t>(d.varint_max(UINT16_MAX));
+    each(static_cast<Algorithm>(algorithm), parts, d.view());
+  }
+}
+
+Headers get_headers(Decoder& d) {
+  Headers headers;
+  each_pair(
+      d, [&](size_t count) { headers.reserve(count); },
+      [&](std::string_view name, std::string_view value) { headers.emplace_back(name, value); });
   return headers;
 }
 
@@ -48,14 +70,12 @@ void put(Encoder& e, const std::vector<Checksum>& checksums) {
 }
 
 std::vector<Checksum> get_checksums(Decoder& d) {
-  std::vector<Checksum> checksums(d.count(3));
-  for (Checksum& c : checksums) {
-    uint8_t algorithm = d.u8();
-    if (!is_algorithm(algorithm)) d.reject();
-    c.algorithm = static_cast<Algorithm>(algorithm);
-    c.parts = static_cast<uint16_t>(d.varint_max(UINT16_MAX));
-    c.value = d.text();
-  }
+  std::vector<Checksum> checksums;
+  each_checksum(
+      d, [&](size_t count) { checksums.reserve(count); },
+      [&](Algorithm algorithm, uint16_t parts, std::string_view value) {
+        checksums.push_back({algorithm, std::string(value), parts});
+      });
   return checksums;
 }
 
@@ -105,6 +125,66 @@ StoredPart get_part(Decoder& d) {
   return part;
 }
 
+// Reads a head. `to` keeps what it wants of the fields, which are views of what is decoded.
+template <class To>
+void read_head(Decoder& d, To to) {
+  const auto lists = [&to](auto list) { return [&to, list](size_t count) { to.expect(list, count); }; };
+  const auto pairs = [&](auto list) {
+    each_pair(d, lists(list), [&](std::string_view name, std::string_view value) { to.pair(list, name, value); });
+  };
+  to.id(d.varint());
+  const uint64_t size = d.varint_max(object_size_max);
+  to.size(size);
+  to.etag(d.view());
+  to.modified_us(static_cast<int64_t>(d.varint()));
+  to.version_id(d.view());
+  pairs(&ObjectInfo::headers);
+  each_checksum(d, lists(&ObjectInfo::checksums), [&](Algorithm algorithm, uint16_t parts, std::string_view value) {
+    to.checksum(algorithm, parts, value);
+  });
+  if (d.format() >= format_version_2) {
+    to.delete_marker(d.flag());
+    pairs(&ObjectInfo::tags);
+    to.lock(get_lock(d));
+  }
+  if (d.format() >= format_version_3) pairs(&ObjectInfo::attributes);
+  const auto part_count = static_cast<uint32_t>(d.varint_max(part_number_max));
+  to.part_count(part_count);
+  if (part_count != 0) return;
+  const BlobRef blob = get_blob(d);
+  to.blob(blob, check_stored_size(d, blob, size));
+}
+
+struct InfoOfHead {
+  ObjectInfo& info;
+  void id(uint64_t) {}
+  void size(uint64_t size) { info.size = size; }
+  void etag(std::string_view etag) { info.etag = etag; }
+  void modified_us(int64_t us) { info.modified_us = us; }
+  void version_id(std::string_view id) { info.version_id = id; }
+  void expect(auto list, size_t count) {
+    if (count != 0) (info.*list).reserve(count);
+  }
+  void pair(auto list, std::string_view name, std::string_view value) { (info.*list).emplace_back(name, value); }
+  void checksum(Algorithm algorithm, uint16_t parts, std::string_view value) {
+    info.checksums.push_back({algorithm, std::string(value), parts});
+  }
+  void delete_marker(bool is) { info.delete_marker = is; }
+  void lock(const ObjectLock& lock) { info.lock = lock; }
+  void part_count(uint32_t) {}
+  void blob(const BlobRef&, uint64_t) {}
+};
+
+struct WholeHead : InfoOfHead {
+  ObjectRecord& record;
+  void id(uint64_t id) { record.id = id; }
+  void part_count(uint32_t count) { record.part_count = count; }
+  void blob(const BlobRef& blob, uint64_t stored_size) {
+    record.blob = blob;
+    record.info.stored_size = stored_size;
+  }
+};
+
 }  // namespace
 
 std::string encode(const ObjectRecord& record) {
@@ -128,25 +208,14 @@ std::string encode(const ObjectRecord& record) {
 Result<ObjectRecord> decode_object(std::string_view bytes) {
   Decoder d(bytes, format_version_3);
   ObjectRecord record;
-  record.id = d.varint();
-  record.info.size = d.varint_max(object_size_max);
-  record.info.etag = d.text();
-  record.info.modified_us = static_cast<int64_t>(d.varint());
-  record.info.version_id = d.text();
-  record.info.headers = get_headers(d);
-  record.info.checksums = get_checksums(d);
-  if (d.format() >= format_version_2) {
-    record.info.delete_marker = d.flag();
-    record.info.tags = get_headers(d);
-    record.info.lock = get_lock(d);
-  }
-  if (d.format() >= format_version_3) record.info.attributes = get_headers(d);
-  record.part_count = static_cast<uint32_t>(d.varint_max(part_number_max));
-  if (record.part_count == 0) {
-    record.blob = get_blob(d);
-    record.info.stored_size = check_stored_size(d, record.blob, record.info.size);
-  }
+  read_head(d, WholeHead{{record.info}, record});
   return finished(d, std::move(record));
+}
+
+Result<void> decode_info(std::string_view bytes, ObjectInfo& info) {
+  Decoder d(bytes, format_version_3);
+  read_head(d, InfoOfHead{info});
+  return d.finish();
 }
 
 std::string encode(const StoredPart& part) {

@@ -50,6 +50,8 @@ std::string encode(const BucketRecord& record);
 
 // malformed for anything that encode() did not produce.
 Result<ObjectRecord> decode_object(std::string_view bytes);
+// What a listing shows of a head, without its stored_size; `info` is new. The head's other fields are checked likewise.
+Result<void> decode_info(std::string_view bytes, ObjectInfo& info);
 Result<std::vector<StoredPart>> decode_parts(std::string_view bytes);
 // The parts of that object: corrupt_object when their number differs.
 Result<std::vector<StoredPart>> decode_parts_of(const ObjectRecord& object, std::string_view bytes);

@@ -38,6 +38,32 @@ ObjectRecord sample_object() {
   return record;
 }
 
+TEST(Record, AListingReadsTheSameHeadAndRefusesTheSameDamage) {
+  const ObjectRecord object = sample_object();
+  const std::string bytes = encode(object);
+  ObjectInfo info;
+  ASSERT_TRUE(decode_info(bytes, info));
+  EXPECT_EQ(info.size, object.info.size);
+  EXPECT_EQ(info.etag, object.info.etag);
+  EXPECT_EQ(info.modified_us, object.info.modified_us);
+  EXPECT_EQ(info.version_id, object.info.version_id);
+  EXPECT_EQ(info.headers, object.info.headers);
+  EXPECT_EQ(info.checksums, object.info.checksums);
+  EXPECT_EQ(info.tags, object.info.tags);
+  EXPECT_EQ(info.lock, object.info.lock);
+  EXPECT_EQ(info.attributes, object.info.attributes);
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    for (const char wrong : {'\0', '\x7f', '\xff'}) {
+      std::string damaged = bytes;
+      damaged[at] = wrong;
+      ObjectInfo read;
+      EXPECT_EQ(decode_info(damaged, read).has_value(), decode_object(damaged).has_value()) << at;
+    }
+    ObjectInfo read;
+    EXPECT_FALSE(decode_info(bytes.substr(0, at), read)) << at;
+  }
+}
+
 TEST(Record, ComesBackAsItWas) {
   ObjectRecord object = sample_object();
   auto decoded = decode_object(encode(object));
