@@ -12,6 +12,8 @@ constexpr size_t deliveries_at_once = 512;  // into queues; then the core polls 
 constexpr size_t answers_at_once = 64;
 constexpr size_t notes_at_once = 16;
 
+static_assert(static_cast<uint8_t>(store::KeyEvent::evicted) == wire::key_event_last);  // clients know each kind
+
 }  // namespace
 
 void KeyWatches::told(uint64_t bucket, const store::KeyChangePtr& change) { notes_.told(bucket, change); }

@@ -15,6 +15,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "lib"), sys.argv.pop(1) if len(sys.argv) > 1 else str(ROOT / "build" / "python")]
 from iam_case import IamCase, policy  # noqa: E402
+from signed_call import call  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY, Server, program  # noqa: E402
 import verbena  # noqa: E402
 
@@ -70,6 +71,20 @@ class Rights(IamCase):
         watch = self.watch(user)
         threading.Timer(0.3, lambda: self.iam.delete_user_policy(UserName=name, PolicyName="p0")).start()
         self.ended(watch)
+
+    def test_what_makes_room_in_a_bounded_bucket_is_told(self):
+        bound = b"<BoundConfiguration><MaxObjects>2</MaxObjects><Policy>lru</Policy></BoundConfiguration>"
+        self.assertEqual(call(self.server, "PUT", f"/{self.bucket}?verbena-bound", bound)[0], 200)
+        watch = self.watch((ACCESS_KEY, SECRET_KEY), "")
+        for number in range(6):
+            self.put(f"k{number}")
+        told = []
+        while len([what for what, _ in told if what == "evicted"]) < 4:
+            change = watch.next(timeout=10)
+            self.assertIsNotNone(change, told)
+            told.append((change.what, change.key))
+        self.assertEqual([key for what, key in told if what == "created"], [f"k{number}" for number in range(6)])
+        self.assertEqual(len({key for what, key in told if what == "evicted"}), 4, told)
 
     def test_a_bucket_policy_that_denies_ends_it(self):
         name, user = self.user_with_key(self.iam, policy("s3:*"))

@@ -13,6 +13,7 @@
 #include "client/native/dial.h"
 #include "client/native/session_door.h"
 #include "client/native/test_server.h"
+#include "client/native/watch.h"
 #include "net/testing/scripted_server.h"
 
 namespace verbena::client {
@@ -533,6 +534,26 @@ TEST(NativeClient, WhateverIsThereInsteadOfANativeDoorIsAFailedConnection) {
   over = true;
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error(), Errc::connection_failed);
+}
+
+TEST_P(NativeSessionTest, AKindOfChangeThatThisClientDoesNotKnowIsAGap) {
+  auto watch = NativeWatch::open(std::move(session_), "bucket", "", {});
+  ASSERT_TRUE(watch) << describe(watch.error());
+  const auto feed = server_.store.feed("bucket");
+  ASSERT_TRUE(feed);
+  (*feed)->tell(static_cast<store::KeyEvent>(100), "of a newer server", {});
+  (*feed)->tell(store::KeyEvent::evicted, "old", {});
+  bool gap = false;
+  std::vector<std::string> keys;
+  while (keys.empty()) {
+    const auto news = (*watch)->next(deadline_in(std::chrono::seconds(20)), {});
+    ASSERT_TRUE(news) << describe(news.error());
+    ASSERT_TRUE(news->gap || !news->changes.empty()) << "nothing came";
+    gap |= news->gap;
+    for (const NativeChange& change : news->changes) keys.push_back(change.key);
+  }
+  EXPECT_TRUE(gap);
+  EXPECT_EQ(keys, std::vector<std::string>{"old"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, NativeSessionTest, testing::Values("local", "tcp"),

@@ -33,7 +33,7 @@ class NativeTestServer {
         service_{store, *arena_, system_clock()},
         credentials_({.access_key = "AKROOT", .secret_key = "secret/root", .session_token = {}}),
         verifier_(credentials_, system_clock(), {}),
-        door(std::make_unique<native::NativeDoor>(service_, verifier_, credentials_, setup.door)) {
+        door(std::make_unique<native::NativeDoor>(service_, verifier_, credentials_, told_by(store, setup.door))) {
     store.make_bucket("bucket");
     directory_ = setup.directory;
     if (directory_.empty()) {
@@ -84,6 +84,10 @@ class NativeTestServer {
   const std::filesystem::path& directory() const { return directory_; }
 
  private:
+  static native::Options told_by(store::ChangeFeeds& feeds, native::Options options) {
+    if (options.feeds == nullptr) options.feeds = &feeds;
+    return options;
+  }
   void attach(Core& core, const std::string& provider, unsigned index) {
     if (provider == "local") {
       const std::string path = directory_ / ("socket." + std::to_string(index));

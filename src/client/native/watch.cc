@@ -35,6 +35,10 @@ struct NextCall final : NativeCall {
     wire::Reader changes(told->changes);
     for (uint16_t i = 0; i < told->count; ++i) {
       const auto change = wire::next_change(changes);
+      if (change->what > wire::key_event_last) {  // whatever it is: the key may have changed
+        news.gap = true;
+        continue;
+      }
       news.changes.push_back({.what = change->what,
                               .key = std::string(change->key),
                               .version_id = std::string(change->version),

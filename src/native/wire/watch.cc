@@ -83,7 +83,7 @@ std::optional<WatchedChange> next_change(Reader& changes) {
   change.key = get_text16(changes, key_size_max);
   change.version = get_text8(changes);
   change.etag = get_text8(changes);
-  if (!changes.ok() || change.what == 0 || change.what > key_event_max) return std::nullopt;
+  if (!changes.ok() || change.what == 0) return std::nullopt;
   return change;
 }
 

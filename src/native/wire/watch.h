@@ -33,8 +33,8 @@ struct WatchEnd {
 bool encode(Writer& out, const WatchEnd& request);
 std::optional<WatchEnd> decode_watch_end(Bytes body);
 
-// One change. `what`: docs/native-protocol.md.
-inline constexpr uint8_t key_event_max = 7;
+// One change. `what`: docs/native-protocol.md; never 0. One above the last may come from a newer server.
+inline constexpr uint8_t key_event_last = 8;
 struct WatchedChange {
   uint8_t what = 0;
   uint64_t size = 0;

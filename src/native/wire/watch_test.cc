@@ -63,10 +63,12 @@ TEST(WatchBodies, NewsAreCheckedToTheLastChange) {
   EXPECT_EQ(next_change(changes)->what, 3);
   for (size_t size = 0; size < body.size(); ++size) EXPECT_FALSE(decode_watch_news(body.first(size))) << size;
   EXPECT_FALSE(decode_watch_news(Bytes(buffer).first(body.size() + 1)));
-  buffer[second] = std::byte{8};
-  EXPECT_FALSE(decode_watch_news(body)) << "nothing is called so";
+  for (const int what : {int{key_event_last}, key_event_last + 1, UINT8_MAX}) {
+    buffer[second] = static_cast<std::byte>(what);
+    EXPECT_TRUE(decode_watch_news(body)) << "of a newer server; the receiver decides";
+  }
   buffer[second] = std::byte{0};
-  EXPECT_FALSE(decode_watch_news(body));
+  EXPECT_FALSE(decode_watch_news(body)) << "nothing is called so";
   buffer[second] = std::byte{3};
   buffer[3] = std::byte{1};
   EXPECT_FALSE(decode_watch_news(body)) << "more changes than there are numbers";
