@@ -36,6 +36,11 @@ Finding judge_device(const std::string& name, std::unique_ptr<store::local::File
     out.mend = "a server does not start there: find out which program it was (docs/raw-device.md)";
     return out;
   }
+  if (!others) {
+    out.found = "whether " + name + " holds data of other programs cannot be told: " + others.error();
+    out.mend = "a server does not start there (docs/raw-device.md)";
+    return out;
+  }
   const Superblock& facts = (*opened)->superblock();
   const uint64_t used = (*opened)->volumes();
   const auto& defects = (*opened)->defects();

@@ -111,8 +111,14 @@ Result<void> Engine::check_no_files() const {
 Result<void> Engine::check_others(File& file) const {
   const auto others = file.foreign_contents();
   if (!others) {
-    log::warn("store: whether {} holds data of other programs cannot be told: {}", options.device.string(),
-              others.error());
+    const std::string sentence =
+        "whether " + options.device.string() + " holds data of other programs cannot be told: " + others.error() + ". ";
+    if (!options.accept_data_loss) {
+      return refuse_device(
+          "data.device: " + sentence + "Nothing was changed. Mend that, or go on with accept_data_loss",
+          Errc::unsupported);
+    }
+    log::error("store: {}accept_data_loss is set: going on", sentence);
     return {};
   }
   if (others->empty()) return {};

@@ -72,10 +72,23 @@ TEST_F(StoreOnDevice, WhatAnotherProgramMadeThereIsNotOverwritten) {
   expect_same("k", 200'000, 1);
 }
 
-TEST_F(StoreOnDevice, WhereItCannotBeToldItStartsAllTheSame) {
-  fs.set_foreign_contents(std::unexpected("no library"));
+TEST_F(StoreOnDevice, WhereItCannotBeToldNothingIsOverwrittenUnlessThatIsAccepted) {
   begin();
-  EXPECT_TRUE(put("k", 200'000, 1));
+  ASSERT_TRUE(put("k", 200'000, 1));
+  t.close();
+  const auto before = superblock();
+  fs.set_foreign_contents(std::unexpected("no library"));
+  EXPECT_NE(refusal().find("no library"), nowhere);
+  EXPECT_EQ(superblock().sequence, before.sequence) << "it was written to";
+  std::string sentence;
+  const FsckOptions options{.directory = "/store", .fs = &fs, .device = "/dev/disk", .trouble = &sentence};
+  const auto report = fsck(options);
+  ASSERT_TRUE(report) << sentence;
+  ASSERT_EQ(report->refusals.size(), 1u) << "no server starts there";
+  EXPECT_NE(report->refusals[0].find("no library"), nowhere);
+  t.options.accept_data_loss = true;
+  t.open();
+  expect_same("k", 200'000, 1);
 }
 
 TEST_F(StoreOnDevice, AnOverwrittenBeginIsRefusedOrAccepted) {

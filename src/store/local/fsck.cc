@@ -162,6 +162,7 @@ class Check {
                     Errc::invalid_argument);
     }
     report_.device = device_->defects();
+    if (!others) report_.refusals.push_back("whether other programs have it cannot be told: " + others.error());
     if (others && !others->empty()) report_.refusals.push_back("it holds " + *others + " of another program");
     if (device_->begin_overwritten()) report_.refusals.push_back("its begin was overwritten by another program");
     data_.read_from(*device_);
