@@ -47,7 +47,7 @@ class VerbenaServer:
 
     @property
     def environment(self):
-        """The variables that AWS's SDKs and Verbena's clients read."""
+        """The variables that AWS's SDKs and Verbena's Python client and command line read."""
         return {"AWS_ENDPOINT_URL": self.endpoint, "AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key,
                 "AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region, "VERBENA_NATIVE": self.native}
 

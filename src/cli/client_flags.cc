@@ -1,6 +1,7 @@
 #include "cli/client_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 
 #include "cli/aws_profile.h"
 #include "cli/report.h"
@@ -52,7 +53,9 @@ void ClientFlags::add_server_to(CLI::App& command) {
       .add_option("--endpoint", endpoint, "S3 endpoint (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; http://127.0.0.1:9000)")
       ->type_name("URL")
       ->group(group);
-  command.add_option("--native", native, "native door (default: the endpoint's host and port 9100)")
+  command
+      .add_option("--native", native,
+                  "native door (VERBENA_NATIVE, unless --endpoint is given; the endpoint's host and port 9100)")
       ->type_name("HOST:PORT")
       ->group(group);
   command.add_option("--region", region, "for signing (AWS_REGION, AWS_DEFAULT_REGION; us-east-1)")->group(group);
@@ -67,7 +70,12 @@ std::optional<ClientOptions> ClientFlags::options() const {
   ClientOptions out;
   if (!aws.endpoint.empty()) out.endpoint = aws.endpoint;
   if (!endpoint.empty()) out.endpoint = endpoint;
+  const char* const native_of_environment = std::getenv("VERBENA_NATIVE");
   out.native_endpoint = native;
+  // Another endpoint's native door is elsewhere.
+  if (native.empty() && endpoint.empty() && native_of_environment != nullptr) {
+    out.native_endpoint = native_of_environment;
+  }
   if (!aws.region.empty()) out.region = aws.region;
   if (!region.empty()) out.region = region;
   out.via = parse_via(via).value_or(Via::automatic);

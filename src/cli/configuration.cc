@@ -15,9 +15,9 @@ std::expected<Config, std::string> read_file_and_environment(const std::string& 
     if (!file || !(text << file.rdbuf())) return std::unexpected("cannot read " + path);
     if (auto done = apply_yaml(config, text.str(), path); !done) return std::unexpected(done.error());
   }
-  static constexpr std::string_view other_variables[] = {"VERBENA_ROOT_ACCESS_KEY", "VERBENA_ROOT_SECRET_KEY",
-                                                         "VERBENA_ROOT_ACCESS_KEY_FILE", "VERBENA_ROOT_SECRET_KEY_FILE",
-                                                         "VERBENA_CACHE"};
+  static constexpr std::string_view other_variables[] = {
+      "VERBENA_ROOT_ACCESS_KEY",      "VERBENA_ROOT_SECRET_KEY", "VERBENA_ROOT_ACCESS_KEY_FILE",
+      "VERBENA_ROOT_SECRET_KEY_FILE", "VERBENA_CACHE",           "VERBENA_NATIVE"};
   if (auto done = apply_environment(config, environ, other_variables); !done) return std::unexpected(done.error());
   return config;
 }

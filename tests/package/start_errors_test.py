@@ -63,6 +63,17 @@ class Refused(unittest.TestCase):
             s3.put_object(Bucket="kept", Key="k", Body=b"kept")
         return everything(self.data)
 
+    def test_a_variable_of_the_clients_is_none_of_the_servers(self):
+        self.data.mkdir(0o700)
+        with Server(directory=self.data, env={"VERBENA_NATIVE": "127.0.0.1:1"}) as server:
+            s3 = boto3_client(server.http)
+            s3.create_bucket(Bucket="kept")
+            s3.put_object(Bucket="kept", Key="k", Body=b"kept")
+            env = {**os.environ, "AWS_ENDPOINT_URL": server.http, "VERBENA_NATIVE": server.native, "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+                   "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+            got = subprocess.run([program(), "get", "--via", "native", "s3://kept/k", "-"], env=env, capture_output=True, timeout=60)
+            self.assertEqual((got.returncode, got.stdout), (0, b"kept"), got.stderr)
+
     def test_a_wrong_key_names_file_line_and_the_nearest_key(self):
         config = self.base / "verbena.yaml"
         config.write_text("rdma:\n  prot: 9100\n")
