@@ -1,6 +1,7 @@
 // `verbena health`: whether a server answers, for containers' health checks and scripts.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "cli/aws_profile.h"
 #include "cli/commands.h"
@@ -16,30 +17,37 @@ struct HealthFlags {
   unsigned timeout_s = 5;
 };
 
-int not_healthy(const std::string& endpoint, const std::string& why) {
-  std::fprintf(stderr, "verbena: %s: %s\n", endpoint.c_str(), why.c_str());
-  return exit_connection;
+// The status of /-/health. The check is for an answer, not for the server's identity: no secrets are sent.
+Result<int> ask(const client::Endpoint& at, unsigned timeout_s) {
+  net::HttpOptions options{.host = at.host, .port = at.port, .tls = at.tls, .insecure = true};
+  options.connect_timeout = options.stall_timeout = std::chrono::seconds(timeout_s);
+  VB_ASSIGN(const auto http, net::HttpClient::create(std::move(options)));
+  net::HttpRequest request;
+  request.target = "/-/health";
+  VB_ASSIGN(const auto reply, http->request(request));
+  return reply.status;
 }
 
+// Without an endpoint: the server that has this environment, as in a container, with TLS or without.
 int ask_health(const HealthFlags& flags) {
   std::string endpoint = flags.endpoint.empty() ? aws_settings("").endpoint : flags.endpoint;
-  if (endpoint.empty()) endpoint = "http://127.0.0.1:9000";
-  const auto at = client::parse_endpoint(endpoint);
+  const bool named = !endpoint.empty();
+  const char* const port = std::getenv("VERBENA_HTTP_PORT");
+  if (!named) endpoint = std::string("http://127.0.0.1:") + (port != nullptr && *port != '\0' ? port : "9000");
+  auto at = client::parse_endpoint(endpoint);
   if (!at) {
     std::fprintf(stderr, "verbena: %s\n", at.error().message.c_str());
     return exit_usage;
   }
-  // The check is for an answer, not for the server's identity: no secrets are sent.
-  net::HttpOptions options{.host = at->host, .port = at->port, .tls = at->tls, .insecure = true};
-  options.connect_timeout = options.stall_timeout = std::chrono::seconds(flags.timeout_s);
-  auto http = net::HttpClient::create(std::move(options));
-  if (!http) return not_healthy(endpoint, describe(http.error()));
-  net::HttpRequest request;
-  request.target = "/-/health";
-  const auto reply = (*http)->request(request);
-  if (!reply) return not_healthy(endpoint, describe(reply.error()));
-  if (reply->status != 200) return not_healthy(endpoint, "status " + std::to_string(reply->status));
-  return exit_ok;
+  auto status = ask(*at, flags.timeout_s);
+  if (!status && !named) {
+    at->tls = true;
+    if (const auto by_tls = ask(*at, flags.timeout_s)) status = by_tls;
+  }
+  if (status && *status == 200) return exit_ok;
+  const std::string why = status ? "status " + std::to_string(*status) : describe(status.error());
+  std::fprintf(stderr, "verbena: %s: %s\n", endpoint.c_str(), why.c_str());
+  return exit_connection;
 }
 
 }  // namespace
@@ -49,7 +57,8 @@ void add_health_command(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<HealthFlags>();
   command
       ->add_option("--endpoint", flags->endpoint,
-                   "S3 endpoint (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; http://127.0.0.1:9000)")
+                   "S3 endpoint (AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; port VERBENA_HTTP_PORT or 9000 of this host, "
+                   "with TLS or without)")
       ->type_name("URL");
   command->add_option("--timeout", flags->timeout_s, "seconds to wait")
       ->check(CLI::Range(1u, 600u))

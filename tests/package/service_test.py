@@ -104,6 +104,19 @@ class Notified(unittest.TestCase):
             self.assertEqual(done.returncode, 5)
             self.assertIn(http_address, done.stderr)
 
+    def test_health_of_the_server_with_this_environment_needs_no_endpoint(self):
+        certificate, key = f"{self.folder.name}/cert.pem", f"{self.folder.name}/key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "1",
+                        "-subj", "/CN=localhost"], check=True, capture_output=True)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "VERBENA_"))}
+        for tls in ({}, {"VERBENA_TLS_CERTIFICATE": certificate, "VERBENA_TLS_KEY": key}):
+            with self.subTest(tls=bool(tls)), self.server(**tls) as server:
+                own = {**clean, "HOME": self.folder.name, "VERBENA_HTTP_PORT": server.http.rpartition(":")[2]}
+                ask = [program(), "health", "--timeout", "5"]
+                self.assertEqual(subprocess.run(ask, env=own, timeout=WAIT_S).returncode, 0)
+                server.stop()
+                self.assertEqual(subprocess.run(ask, env=own, capture_output=True, timeout=WAIT_S).returncode, 5)
+
 
 class Unit(unittest.TestCase):
     def unit(self):
