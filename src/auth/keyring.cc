@@ -46,11 +46,18 @@ std::expected<void, std::string> replace_file(const std::filesystem::path& path,
   return cannot(done.error().context, path);
 }
 
+// A mounted secret belongs to another user, and its group is how this one reads it.
+mode_t not_set_of(const std::filesystem::path& key_file) {
+  struct stat is{};
+  const bool of_another = ::stat(key_file.c_str(), &is) == 0 && is.st_uid != ::geteuid();
+  return of_another ? not_for_others : not_for_any_other;
+}
+
 // nullopt: no such file.
 std::expected<std::optional<Secret>, std::string> read_file(const std::filesystem::path& path, bool is_secret) {
   std::error_code unknown;
   if (!std::filesystem::exists(path, unknown) && !unknown) return std::nullopt;
-  auto read = read_secret_file(path, file_size_max, is_secret ? not_for_any_other : for_whomever);
+  auto read = read_secret_file(path, file_size_max, is_secret ? not_set_of(path) : for_whomever);
   if (!read) return std::unexpected(path.string() + " " + read.error());
   return std::move(*read);
 }

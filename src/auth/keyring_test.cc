@@ -305,6 +305,15 @@ TEST_F(KeyRingTest, AKeyFileThatOthersCanReadIsRefused) {
   EXPECT_NE(open_error().find("chmod 600"), std::string::npos);
 }
 
+TEST_F(KeyRingTest, TheGroupOfAMountedSecretMayReadIt) {
+  const std::string id = open()->newest_id();
+  if (::chown(keys().c_str(), 65534, ::getegid()) != 0) GTEST_SKIP() << "needs root";
+  ASSERT_EQ(::chmod(keys().c_str(), 0440), 0);
+  EXPECT_EQ(open()->newest_id(), id);
+  ASSERT_EQ(::chmod(keys().c_str(), 0444), 0);
+  EXPECT_NE(open_error().find("chmod 600"), std::string::npos);
+}
+
 TEST_F(KeyRingTest, ALostKeyFileIsAnErrorAndNotANewKey) {
   open();
   std::filesystem::remove(keys());

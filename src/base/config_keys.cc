@@ -358,7 +358,8 @@ const std::array keys{
     ConfigKey{"http.header_bytes_max", "64 KiB", "longest request head",
               [](C& c, S& t) { return parse_bytes(c.http.header_bytes_max, t, 8 * KiB, MiB); }},
     ConfigKey{"http.connections_max", "10000",
-              "HTTP connections at once, over all cores; the last 64 (a sixteenth at most) are reserved for loopback",
+              "HTTP connections at once, over all cores; 64 of them, or a sixteenth if that is fewer, are for this "
+              "machine alone",
               [](C& c, S& t) { return parse_number(c.http.connections_max, t, 1, 1'000'000); }},
     ConfigKey{"http.connections_per_client_max", "2500",
               "HTTP connections from one address, or one IPv6 /64; 0: no limit",
@@ -532,8 +533,10 @@ const std::array keys{
     ConfigKey{"sign_in.certificates.port", "9443", "the certificate listener's port; 0: any free one",
               [](C& c, S& t) { return parse_number(c.sign_in.certificates.port, t, 0, 65535); }},
 
-    ConfigKey{"tls.certificate", "", "PEM file with the certificate chain; with tls.key, HTTP becomes HTTPS",
-              [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},
+    ConfigKey{
+        "tls.certificate", "",
+        "PEM file with the certificate chain; with tls.key, S3 is HTTPS (the admin listener and rdma.port never are)",
+        [](C& c, S& t) { return parse_text(c.tls.certificate, t); }},
     ConfigKey{"tls.key", "", "PEM file with the private key", [](C& c, S& t) { return parse_text(c.tls.key, t); }},
 
     ConfigKey{"dpu.enabled", "false", "this server runs on a DPU (BlueField, Pensando): checked, and said at start",
@@ -564,7 +567,7 @@ const std::array keys{
               [](C& c, S& t) { return parse_on_off(c.rdma.tcp_encryption, t); }},
     ConfigKey{"rdma.encryption", "preferred",
               "RDMA of the native door, and tokens over https: preferred: encrypted for clients that ask for it; "
-              "required: for no others; off: never",
+              "plain for others; required: others are refused; off: never",
               [](C& c, S& t) { return parse_rdma_encryption(c.rdma.encryption, t); }},
     ConfigKey{"rdma.device_name", "", "RDMA device, like mlx5_0; empty: every usable one",
               [](C& c, S& t) { return parse_text(c.rdma.device_name, t); }},

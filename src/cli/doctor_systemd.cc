@@ -76,7 +76,8 @@ Findings explain_unit(const std::string& properties_text) {
   const Properties properties = parse_properties(properties_text);
   if (value_of(properties, "LoadState") != "loaded") {
     return {{Health::warn, "unit", fmt::format("systemd knows no {}", unit),
-             "install the package verbena, or copy deploy/systemd/verbena.service to /etc/systemd/system"}};
+             "install the package verbena, or `cmake --install build` and then: systemd-sysusers; systemd-tmpfiles "
+             "--create; systemctl daemon-reload"}};
   }
   Findings out{check_state(properties)};
   out.push_back(check_setting(properties, "Type", "notify", "the unit is started when the doors are open"));

@@ -1,4 +1,6 @@
 // The doors: the handler of each listener, and the operator's calls.
+#include <boost/asio/ip/address.hpp>
+
 #include "base/log.h"
 #include "call/bucket_traffic.h"
 #include "server/door_limits.h"
@@ -155,6 +157,12 @@ std::expected<void, std::string> Server::State::listen_admin() {
   parts.admin_listener = std::move(*opened);
   const uint16_t port = parts.admin_listener->port();
   endpoints.admin = "http://" + at(config.admin.address, port);
+  boost::system::error_code no_address;
+  const auto address = boost::asio::ip::make_address(config.admin.address, no_address);
+  if (!config.tls.certificate.empty() && !no_address && !address.is_loopback()) {
+    log::warn("server: {} serves S3, IAM and metrics without TLS, which admin.address opens to the network",
+              endpoints.admin);
+  }
   if (door != nullptr) {
     windows->add_own_port(port);
     door->add_own_port(port);
