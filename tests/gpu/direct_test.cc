@@ -344,23 +344,6 @@ TEST_F(Direct, ALostDeviceIsTheClientsErrorAndTheServerGoesOn) {
   EXPECT_EQ(Kept().lost, before.lost + 1);
 }
 
-// The second attempt reached no server, and that was reported as if it held for both.
-TEST_F(Direct, APutWhoseFirstAttemptMayHaveHappenedIsOfUnknownOutcome) {
-  OnDevice memory(mib);
-  const Client c = client(Via::automatic, "local");
-  const Buffer window = *c.register_memory(memory.all());
-  ASSERT_EQ(c.put("bucket", "key", window)->transfer.device_path, DevicePath::direct);
-  double_hold_all(true);
-  std::jthread ending([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    world.server.stop();
-    double_hold_all(false);
-  });
-  const auto put = c.put("bucket", "key", window);
-  ASSERT_FALSE(put);
-  EXPECT_EQ(put.error().code, ErrorCode::outcome_unknown) << put.error().message;
-}
-
 class DirectInAShortTime : public Direct {
  protected:
   DirectInAShortTime() : Direct(std::chrono::milliseconds(300)) {}
