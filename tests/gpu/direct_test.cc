@@ -344,32 +344,6 @@ TEST_F(Direct, ALostDeviceIsTheClientsErrorAndTheServerGoesOn) {
   EXPECT_EQ(Kept().lost, before.lost + 1);
 }
 
-// The second attempt reached no server, and that was reported as if it held for both.
-TEST_F(Direct, APutWhoseFirstAttemptMayHaveHappenedIsOfUnknownOutcome) {
-  OnDevice memory(mib);
-  const Client c = client(Via::automatic, "local");
-  const Buffer window = *c.register_memory(memory.all());
-  ASSERT_EQ(c.put("bucket", "key", window)->transfer.device_path, DevicePath::direct);
-  const std::string keys[] = {"one", "two"};
-  std::vector<BatchItem> items;
-  for (const std::string& key : keys) items.push_back({.bucket = "bucket", .key = key, .size = mib / 2});
-  std::vector<BatchResult> results(2);
-  double_hold_all(true);
-  std::optional<ErrorCode> one;
-  std::jthread single([&] { one = c.put("bucket", "key", window).error().code; });
-  std::jthread ending([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    world.server.stop();
-    double_hold_all(false);
-  });
-  const auto many = c.put_many(items, std::span(&window, 1), results);
-  single.join();
-  EXPECT_EQ(one, ErrorCode::outcome_unknown);
-  for (const BatchResult& result : results) {
-    EXPECT_EQ(many ? *result.error : many.error().code, ErrorCode::outcome_unknown);
-  }
-}
-
 class DirectInAShortTime : public Direct {
  protected:
   DirectInAShortTime() : Direct(std::chrono::milliseconds(300)) {}

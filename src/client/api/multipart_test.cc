@@ -146,7 +146,7 @@ TEST(Multipart, ThePartsOfAStreamOfUnknownSizeGrow) {
   uint64_t all = 0;
   for (uint64_t i = 0; i < parts_max; ++i) {
     const uint64_t size = sizes.next();
-    if (i < 1'000) EXPECT_EQ(size, 16 * MiB);
+    EXPECT_TRUE(i >= 1'000 || size == 16 * MiB);
     EXPECT_LE(size, put_size_max);
     all += size;
   }

@@ -227,12 +227,12 @@ Outcome<std::shared_ptr<NativeSession>> SessionDoor::session(const std::stop_tok
     session_ = session;
     return session;
   }
-  ClientError error = from_error(opened.error(), "native");
-  if (error.code == ErrorCode::cancelled) {
+  if (opened.error() == Errc::cancelled) {
     unopened_ = std::move(session);
-  } else {
-    rest_for(error.message);
+    return fault(ErrorCode::cancelled, "cancelled by the caller");
   }
+  ClientError error = from_error(opened.error(), "native");
+  rest_for(error.message);
   lock.unlock();  // before a session ends
   return std::unexpected(std::move(error));
 }
