@@ -566,7 +566,7 @@ const std::array keys{
               "payload is neither encrypted nor protected against changes (not with rdma.encryption: required)",
               [](C& c, S& t) { return parse_on_off(c.rdma.tcp_encryption, t); }},
     ConfigKey{"rdma.encryption", "preferred",
-              "RDMA of the native door, and tokens over https: preferred: encrypted for clients that ask for it; "
+              "RDMA of the native door, and tokens over https: preferred: encrypted for clients that ask for it, "
               "plain for others; required: others are refused; off: never",
               [](C& c, S& t) { return parse_rdma_encryption(c.rdma.encryption, t); }},
     ConfigKey{"rdma.device_name", "", "RDMA device, like mlx5_0; empty: every usable one",
