@@ -702,12 +702,12 @@ def check(result):
         at_most(f"{kind}: blocks of a request", many["blocks"],
                 1.2 * many["gets"] + 16 * many["seeks"] + many["steps"] / 8 + 0.5)
     for row in result.get("listings") or ():
-        at_most(f"{row['listing']}: cursors of a page", row["seeks"], PAGE + 32)
+        at_most(f"{row['listing']}: cursors of a page", row["seeks"], PAGE + ROWS_AT_ONCE + 8)  # a cursor for each prefix
         at_most(f"{row['listing']}: steps of a page", row["steps"], PAGE + ROWS_AT_ONCE + 8)
         if "removed" not in row["listing"]:
             at_most(f"{row['listing']}: skipped by a page", row["skipped"], PAGE + ROWS_AT_ONCE + 8)
         if "100 prefixes" in row["listing"]:
-            at_most(f"{row['listing']}: cursors of the page", row["seeks"], 130)
+            at_most(f"{row['listing']}: cursors of the page", row["seeks"], 2 * 100 + 10)
             at_most(f"{row['listing']}: steps of the page", row["steps"], 8)
     for row in result.get("connections") or ():
         what = f"{row['open']:,} sessions on {row['door']}"
