@@ -301,8 +301,8 @@ Task<Result<std::vector<QueuedEvent>>> EngineStore::events(std::string_view queu
   auto events = co_await look_up(*context->rows, "event read", nowhere, std::move(look));
   if (!events || events->empty()) co_return events;
   // Rows of buckets that are not synced are visible before they are durable: a subscriber must not learn of an event
-  // that a power cut could undo. Nor of an object whose bytes it could: but what cannot be made durable of one bucket
-  // holds up no other bucket's events. (Of a bucket that is gone there are no bytes.)
+  // that a power cut could undo. Nor of an object whose bytes it could: but what cannot be made durable of `memory`
+  // buckets holds up their events alone. (Of a bucket that is gone there are no bytes.)
   const auto of = context->buckets.find_id(bucket);
   const bool writes_behind = of != nullptr && of->durability.load() == Durability::memory;
   auto syncing = writes_behind ? context->rows->sync() : context->rows->sync_rows();
