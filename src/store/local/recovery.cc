@@ -175,11 +175,11 @@ Result<void> Engine::abandon_lost_buckets() {
   std::erase_if(found, [&](uint64_t bucket) { return there.contains(bucket); });
   if (found.empty()) return {};
   Batch batch(*index);
+  VB_TRY(forget_usages(batch));
   for (const uint64_t bucket : found) {
     Cursor documents = index->cursor(Family::meta, keys::document_prefix(bucket));
     for (; documents.valid(); documents.next()) batch.erase(Family::meta, documents.key());
     VB_TRY(documents.status());
-    batch.erase(Family::meta, keys::usage(bucket));
     batch.put(Family::meta, keys::removed_bucket(bucket), "");
   }
   log::error("store: what is left of {} buckets without a record is removed", found.size());
@@ -198,6 +198,10 @@ Result<void> Engine::remove_lost_parts() {
   VB_TRY(uploads.status());
   VB_TRY(add_owners(*index, Family::uploads, letter_of(keys::part_prefix(0)), found));
   std::erase_if(found, [&](uint64_t upload) { return there.contains(upload); });
+  if (found.empty()) return {};
+  Batch first(*index);  // what is removed here is taken from no count
+  VB_TRY(forget_usages(first));
+  if (!first.empty()) VB_TRY(index->write(first));
   const std::function<uint64_t()> ids = [this] { return next_id(); };
   for (const uint64_t upload : found) {
     IndexTransaction transaction(*index, ids, options.clock->now_us());
@@ -210,29 +214,30 @@ Result<void> Engine::remove_lost_parts() {
     VB_TRY(parts.status());
     VB_TRY(index->write(transaction.batch()));
   }
-  if (found.empty()) return {};
   log::error("store: the parts of {} uploads without a record are removed", found.size());
   return index->sync();
 }
 
-// A bucket without a row is not counted yet; Recount counts it.
+// Changes are missing in the index: its counts may differ from its rows. A bucket without a row is not counted yet, and
+// Recount counts it, in this start or, if this one ends before, in another.
+Result<void> Engine::forget_usages(Batch& batch) const {
+  Cursor rows = index->cursor(Family::meta, keys::usage_prefix());
+  for (; rows.valid(); rows.next()) batch.erase(Family::meta, rows.key());
+  return rows.status();
+}
+
 Result<void> Engine::load_usage() {
-  Batch wrong(*index);
   for (const auto& bucket : buckets.all()) {
-    const std::string key = keys::usage(bucket->id);
-    auto row = index->get(Family::meta, key);
+    auto row = index->get(Family::meta, keys::usage(bucket->id));
     if (!row && !(row.error() == Errc::not_found)) return std::unexpected(row.error());
-    if (row && !usage_lost) {
-      VB_ASSIGN(const Usage usage, decode_usage(*row));
-      bucket->count(usage);
+    if (!row) {
+      bucket->set_uncounted(true);
       continue;
     }
-    bucket->set_uncounted(true);
-    if (row) wrong.erase(Family::meta, key);
+    VB_ASSIGN(const Usage usage, decode_usage(*row));
+    bucket->count(usage);
   }
-  if (wrong.empty()) return {};
-  VB_TRY(index->write(wrong));
-  return index->sync();
+  return {};
 }
 
 std::unexpected<Error> Engine::refuse(std::string sentence) const {
@@ -313,15 +318,16 @@ Result<void> Engine::open_index() {
   // RocksDB drops the rest of a block after damage in it: the readable batches are written again.
   VB_TRY(index->replay(behind_damage));
   VB_TRY(read_epoch());
-  usage_lost = log == LogMode::around_damage;
-  if (usage_lost) VB_TRY(resolve_overlaps());
-  if (usage_lost) epoch += starts_forgotten_max;
+  const bool changes_lost = log == LogMode::around_damage;
+  if (changes_lost) VB_TRY(resolve_overlaps());
+  if (changes_lost) epoch += starts_forgotten_max;
   // Last of what may refuse: a device that was not read well this time, or another directory, may still be right.
   VB_TRY(check_volumes());
   VB_TRY(note_replaced_device());
   if (had_index) VB_TRY(write_version());
   VB_TRY(repair_device());
   Batch batch(*index);
+  if (changes_lost) VB_TRY(forget_usages(batch));
   batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
   VB_TRY(index->write(batch));
   VB_TRY(index->sync());
