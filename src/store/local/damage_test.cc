@@ -273,6 +273,42 @@ TEST_F(StartAfterDamage, OfAnUploadWhoseBeginningIsLostNoPartIsLeft) {
   EXPECT_TRUE(t.get("b", "kept").value_or("") == pattern(100'000, 1));
 }
 
+// The append has a row of all parts; the parts' own rows were taken for all that names them.
+TEST_F(StartAfterDamage, OfALostUploadThePartsThatAnObjectNamesStay) {
+  t.open();
+  t.make_bucket("b");
+  const uint64_t beginning = end_of_log();
+  const auto upload = t.start_upload("b", "k");
+  ASSERT_TRUE(upload);
+  const auto first = t.put_part(*upload, 1, pattern(6 * MiB, 1)), last = t.put_part(*upload, 2, pattern(100'000, 2));
+  const auto unused = t.put_part(*upload, 3, pattern(200'000, 3));
+  ASSERT_TRUE(first && last && unused);
+  // Of what lies between two damaged changes in one block of the log nothing is read.
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(t.put("b", key_of(i), pattern(10'000, 5)));
+  const uint64_t completion = end_of_log();
+  ASSERT_TRUE(t.complete(*upload, {*first, *last}));
+  {
+    const auto writer = t.run(t.engine().create_append("b", "k", 80'000));
+    ObjectInfo added;
+    added.size = 80'000;
+    ASSERT_TRUE(writer && t.append(**writer, pattern(80'000, 4)) && t.run((*writer)->commit(added, {})));
+  }
+  t.close();
+  damage_change_at(beginning);
+  damage_change_at(completion);
+  t.options.accept_data_loss = true;
+  ASSERT_TRUE(t.try_open());
+  const std::string whole = pattern(6 * MiB, 1) + pattern(100'000, 2) + pattern(80'000, 4);
+  t.expect_no_leak();
+  EXPECT_TRUE(t.get("b", "k").value_or("") == whole);
+  t.options.accept_data_loss = false;
+  t.reopen();
+  EXPECT_TRUE(t.get("b", "k").value_or("") == whole);
+  ASSERT_TRUE(t.remove("b", "k"));
+  t.expect_no_leak();
+  EXPECT_EQ(t.store->usage()->live_bytes, 0u);
+}
+
 // Only the start that met the damage had usage counted anew. Rows of usage are whole numbers, so that of the bucket
 // included what is lost.
 TEST_F(StartAfterDamage, OfALostUploadNothingIsCountedWhateverStartRemovesIt) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 
 #include "store/local/catalogue.h"
 #include "store/local/committer.h"
@@ -119,6 +120,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
 
   Result<void> abandon_lost_buckets();
   Result<void> remove_lost_parts();
+  Result<void> leave_named(std::set<uint64_t>& blobs) const;
   Result<void> forget_usages(Batch& batch) const;
   Result<void> load_usage();
   void supply_seams();

@@ -187,7 +187,28 @@ Result<void> Engine::abandon_lost_buckets() {
   return index->sync();
 }
 
-// Likewise the parts of an upload whose beginning is lost: an upload is found by its own row.
+// Takes out the blobs that objects name. Looks at all of them.
+Result<void> Engine::leave_named(std::set<uint64_t>& blobs) const {
+  Cursor lists = index->cursor(Family::uploads, letter_of(keys::object_parts(0)));
+  for (; lists.valid(); lists.next()) {
+    const auto parts = decode_parts(lists.value());
+    if (!parts) continue;  // nor can a reader use it
+    for (const StoredPart& part : *parts) blobs.erase(part.blob.id);
+  }
+  VB_TRY(lists.status());
+  for (const Family family : {Family::objects, Family::versions}) {
+    Cursor heads = index->cursor(family, "");
+    for (; heads.valid(); heads.next()) {
+      const auto record = decode_object(heads.value());
+      if (record && record->part_count == 0) blobs.erase(record->blob.id);
+    }
+    VB_TRY(heads.status());
+  }
+  return {};
+}
+
+// Likewise the parts of an upload whose beginning is lost: an upload is found by its own row. Where its completion is
+// lost as well, a later change of the object, an append, may have kept what it named.
 Result<void> Engine::remove_lost_parts() {
   std::set<uint64_t> there, found;
   Cursor uploads = index->cursor(Family::uploads, letter_of(keys::upload_prefix(0)));
@@ -199,6 +220,19 @@ Result<void> Engine::remove_lost_parts() {
   VB_TRY(add_owners(*index, Family::uploads, letter_of(keys::part_prefix(0)), found));
   std::erase_if(found, [&](uint64_t upload) { return there.contains(upload); });
   if (found.empty()) return {};
+  std::set<uint64_t> unnamed;
+  for (const uint64_t upload : found) {
+    Cursor parts = index->cursor(Family::uploads, keys::part_prefix(upload));
+    for (; parts.valid(); parts.next()) {
+      VB_ASSIGN(const StoredPart part, decode_part(parts.value()));
+      unnamed.insert(part.blob.id);
+    }
+    VB_TRY(parts.status());
+  }
+  if (const auto known = leave_named(unnamed); !known) {
+    log::error("store: the parts of {} uploads without a record stay: {}", found.size(), describe(known.error()));
+    return {};
+  }
   Batch first(*index);  // what is removed here is taken from no count
   VB_TRY(forget_usages(first));
   if (!first.empty()) VB_TRY(index->write(first));
@@ -208,7 +242,7 @@ Result<void> Engine::remove_lost_parts() {
     Cursor parts = index->cursor(Family::uploads, keys::part_prefix(upload));
     for (; parts.valid(); parts.next()) {
       VB_ASSIGN(const StoredPart part, decode_part(parts.value()));
-      transaction.kill(part.blob);
+      if (unnamed.contains(part.blob.id)) transaction.kill(part.blob);
       transaction.erase(Table::uploads, parts.key());
     }
     VB_TRY(parts.status());
