@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "events/run_task.h"
 
 namespace verbena::events {
@@ -16,7 +17,7 @@ using namespace std::chrono_literals;
 // An announced event becomes readable a moment later: when its change is durable.
 constexpr auto look_again_after = 5ms;
 constexpr auto remove_again_after = 1s;
-// The interval of checks whether a refused bucket may be tried again, or another one has events.
+// The interval of checks whether a refused or unread bucket may be tried again, or another one has events.
 constexpr std::chrono::milliseconds refused_again_after{50};
 constexpr size_t courses_kept = 1024;
 constexpr std::chrono::milliseconds shared_again_after{50};
@@ -146,7 +147,8 @@ void Delivery::loop() {
     const Outcome outcome = tried_round();
     if (outcome == Outcome::delivered) retry = options_.retry_first;
     if (outcome == Outcome::nothing && !sleep(look_again_after)) return;
-    if (outcome == Outcome::refused && !sleep(std::min(options_.retry_first, refused_again_after))) return;
+    const bool waits = outcome == Outcome::refused || outcome == Outcome::unread;
+    if (waits && !sleep(std::min(options_.retry_first, refused_again_after))) return;
     if (outcome != Outcome::failed) continue;
     if (!sleep(retry)) return;
     retry = std::min(retry * 2, options_.retry_most);
@@ -177,8 +179,8 @@ Delivery::Outcome Delivery::tried_round() {
 }
 
 // One batch of each bucket in turn, so that no bucket waits for all events of another. A failure ends the round, since
-// the target may be down; the next one begins after that bucket, since only its events may be at fault. An operator's
-// request ends it, too.
+// the target may be down; the next one begins after that bucket, since only its events may be at fault. What cannot be
+// read of a bucket ends no round: it says nothing of the target. An operator's request ends it, too.
 Delivery::Outcome Delivery::round() {
   if (lost_duty()) {
     forget_pages();
@@ -202,7 +204,7 @@ Delivery::Outcome Delivery::round() {
       continue;
     }
     const Outcome outcome = deliver(one.bucket, course);
-    if (outcome == Outcome::refused || outcome == Outcome::failed) {
+    if (outcome == Outcome::refused || outcome == Outcome::unread || outcome == Outcome::failed) {
       course.retry = std::clamp(course.retry * 2, options_.retry_first, options_.retry_most);
       course.not_before = SteadyClock::now() + course.retry;
     }
@@ -246,10 +248,9 @@ void Delivery::forget_pages() {
 }
 
 Delivery::Outcome Delivery::deliver(uint64_t bucket, Course& course) {
-  if (const auto read = read_page(bucket, course); !read) {
-    tell(std::unexpected(read.error()), 0);
-    return Outcome::failed;
-  }
+  const auto read = read_page(bucket, course);
+  tell_unread(bucket, course, read);
+  if (!read) return Outcome::unread;
   if (course.page.empty()) return Outcome::nothing;
   // A cancellation may have been requested before there was a delivery to cancel.
   if (stop_) return Outcome::nothing;
@@ -298,6 +299,18 @@ bool Delivery::remove(uint64_t bucket, Course& course, size_t delivered) {
   held_bytes_ -= bytes;
   queues_.removed(name_, bucket, delivered, bytes);
   return true;
+}
+
+// Each bucket once, until its events can be read again.
+void Delivery::tell_unread(uint64_t bucket, Course& course, const Result<void>& read) {
+  if (std::exchange(course.unread, !read) == !read) return;
+  static log::Limit limit;
+  if (read) {
+    limit.info("events: {}: the events of bucket {:x} can be read again", name_, bucket);
+  } else {
+    limit.warn("events: {}: the events of bucket {:x} cannot be read and wait: {}", name_, bucket,
+               describe(read.error()));
+  }
 }
 
 void Delivery::tell_stuck(uint64_t bucket, const store::QueuedEvent& event, const Error& error) {

@@ -70,14 +70,16 @@ class Delivery {
   bool take_back(const SkipPtr& skip);
 
  private:
-  // refused: the target answers and refuses the event; failed: it does not answer.
-  enum class Outcome : uint8_t { nothing, delivered, refused, failed };
+  // refused: the target answers and refuses the event; failed: it does not answer; unread: the store does not give the
+  // events, which says nothing of the target.
+  enum class Outcome : uint8_t { nothing, delivered, refused, unread, failed };
   // The delivery of one bucket's events.
   struct Course {
     std::deque<store::QueuedEvent> page{};  // read at one moment, still to be delivered
     uint64_t behind = 0;                    // the last delivered event
     std::chrono::milliseconds retry{0};     // after a refusal or a failure: other buckets' events are not delayed by it
     size_t singly = 0;                      // this many are sent one by one, to find the refused one of a batch
+    bool unread = false;                    // the store did not give the next events at the last try
     SteadyClock::time_point not_before{};   // the next try
   };
   Delivery(store::Store& store, s3::EventQueues& queues, std::string name, Options options);
@@ -95,6 +97,7 @@ class Delivery {
   void forget_pages();
   bool remove(uint64_t bucket, Course& course, size_t delivered);
   void tell(const Result<void>& delivered, size_t confirmed);
+  void tell_unread(uint64_t bucket, Course& course, const Result<void>& read);
   void tell_stuck(uint64_t bucket, const store::QueuedEvent& event, const Error& error);
   void skip_what_was_asked();
   Result<std::string> let_go(const Skip& skip);

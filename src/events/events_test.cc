@@ -349,7 +349,7 @@ class Said final : public store::Announcement {
   const std::string text_;
 };
 
-// Records the positions that were read from.
+// Records the positions that were read from, and does not read the events of one bucket.
 class ReadStore final : public store::in_memory::TestStore {
  public:
   using TestStore::TestStore;
@@ -359,10 +359,15 @@ class ReadStore final : public store::in_memory::TestStore {
       const std::lock_guard lock(mutex);
       read_behind.push_back(after);
     }
+    if (bucket == unreadable) return refuse();
     return TestStore::events(queue, bucket, after, events_max, bytes_max);
   }
   std::mutex mutex;
   std::vector<uint64_t> read_behind;
+  std::atomic<uint64_t> unreadable{0};
+
+ private:
+  static Task<Result<std::vector<store::QueuedEvent>>> refuse() { co_return fail(Errc::io_error, "test"); }
 };
 
 class DeliveryTest : public ::testing::Test {
@@ -375,10 +380,9 @@ class DeliveryTest : public ::testing::Test {
     asio::io_context io;
     ASSERT_TRUE(run(io, store_.announce(bucket, std::make_shared<const Said>(queues_, text))));
   }
-  std::unique_ptr<Delivery> make() {
+  std::unique_ptr<Delivery> make(const Delivery::Options& options = {.retry_first = std::chrono::milliseconds(1),
+                                                                     .retry_most = std::chrono::milliseconds(4)}) {
     const auto target = [this] { return std::make_unique<ScriptedTarget>(script_); };
-    const Delivery::Options options{.retry_first = std::chrono::milliseconds(1),
-                                    .retry_most = std::chrono::milliseconds(4)};
     return std::move(*Delivery::make(store_, queues_, "t", target, options));
   }
   static Result<std::string> skip(Delivery& delivery, uint64_t bucket, uint64_t event) {
@@ -639,6 +643,37 @@ TEST_F(DeliveryTest, WhatATargetBreaksOffAtHoldsUpItsOwnBucketAlone) {
   });
   delivery->stop();
   EXPECT_EQ(script_.got.back(), "poison");
+}
+
+// The queue slept after one batch of each other bucket, and its target counted as one that takes nothing.
+TEST_F(DeliveryTest, EventsThatCannotBeReadHoldUpTheirOwnBucketAlone) {
+  say("a", "a");
+  store_.unreadable = queues_.waiting("t").front().bucket;
+  for (int i = 0; i < 1000; ++i) say("b", "b");
+  auto delivery = make({.retry_first = std::chrono::hours(1), .retry_most = std::chrono::hours(1)});
+  wait_for(1000, [&] { delivery->start(); });
+  delivery->stop();
+  EXPECT_TRUE(queues_.states().front().up) << "nothing is wrong with it";
+  EXPECT_EQ(std::ranges::count(script_.got, "a"), 0);
+  store_.unreadable = 0;
+  delivery = make();
+  wait_for(1001, [&] { delivery->start(); });
+  delivery->stop();
+  EXPECT_EQ(script_.got.back(), "a");
+  EXPECT_TRUE(queues_.waiting("t").empty());
+}
+
+TEST_F(DeliveryTest, EventsOfAGoneTargetThatCannotBeReadKeepNoOthers) {
+  say("a", "a");
+  store_.unreadable = queues_.waiting("t").front().bucket;
+  say("b", "b");
+  s3::EventQueues queues({}, {});
+  GoneTargets gone(store_, queues, {});
+  ASSERT_TRUE(gone.load());
+  asio::io_context io;
+  EXPECT_FALSE(run(io, gone.drop("t", "me", deadline_in(std::chrono::minutes(1)))));
+  ASSERT_EQ(queues.waiting("t").size(), 1u);
+  EXPECT_EQ(queues.waiting("t").front().bucket, store_.unreadable);
 }
 
 TEST_F(DeliveryTest, OneBucketsEventsDoNotWaitForAllOfAnothers) {

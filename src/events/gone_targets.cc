@@ -99,9 +99,12 @@ Task<Result<GoneTargets::Dropped>> GoneTargets::drop(std::string target, std::st
   log::warn("events: {}: {} begins to drop what waits: the target is not configured", target, who);
   Dropped dropped;
   Result<void> done;
+  // What cannot be read of one bucket stays; others' events go.
   for (const auto& one : waiting) {
-    if (!done || SteadyClock::now() >= until) break;
-    done = co_await drop_of(target, one.bucket, until, dropped);
+    if (SteadyClock::now() >= until) break;
+    const auto of = co_await drop_of(target, one.bucket, until, dropped);
+    if (!of && done) done = of;
+    if (!of && of.error() == Errc::unsupported) break;
   }
   for (const auto& one : queues_.waiting(target)) dropped.left += one.events;
   log::warn("events: {}: {} drops {} events ({} bytes); {} are left", target, who, dropped.events, dropped.bytes,

@@ -1,14 +1,18 @@
 // Flipped bits and missing files: a start either has everything acknowledged, or refuses and changes nothing. An end of
 // the log that a power loss tore off is no damage.
+#include <chrono>
 #include <functional>
 #include <map>
+#include <thread>
 
 #include "store/local/engine.h"
 #include "store/local/fsck.h"
 #include "store/local/index_check.h"
 #include "store/local/log_scan.h"
 #include "store/local/record.h"
+#include "store/local/seam_env.h"
 #include "store/local/test_store.h"
+#include "store/logic/usage.h"
 
 namespace verbena::store::local {
 namespace {
@@ -115,6 +119,25 @@ class StartAfterDamage : public ::testing::Test {
   }
   // A bit of the change that was made when the log ended at `begin`.
   void damage_change_at(uint64_t begin) { fs.flip_bit(newest(".log"), begin + 20); }
+
+  // A start that goes on with what can be read of the log, and ends before anything else: the log is whole then.
+  void replay_and_end() {
+    const auto env = make_seam_env(fs);
+    std::vector<std::string> behind;
+    const auto keep = [&](std::string_view batch) { behind.emplace_back(batch); };
+    const auto needed = [&] { return Index::first_log_needed("/store/index", env.get()); };
+    const auto files = check_index_files(fs, "/store/index", needed, keep);
+    ASSERT_TRUE(files && files->log_damaged);
+    auto index = Index::open({.directory = "/store/index", .env = env.get(), .log = LogMode::around_damage});
+    ASSERT_TRUE(index && (*index)->replay(behind));
+  }
+  void expect_usage(const std::string& bucket, const Usage& wanted) {
+    for (int i = 0; i < 10'000 && !t.engine().usage_now(bucket)->bucket_counted; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(t.usage(bucket).value_or(Usage{}), wanted);
+    EXPECT_EQ(t.engine().usage_now(bucket)->owner, wanted);
+  }
 
   // Some of everything that a bucket may have.
   void fill_bucket(const std::string& bucket) {
@@ -248,6 +271,87 @@ TEST_F(StartAfterDamage, OfAnUploadWhoseBeginningIsLostNoPartIsLeft) {
   EXPECT_EQ(t.store->usage()->live_bytes, align_up(100'000));
   EXPECT_TRUE(t.complete(*kept, {*part}));
   EXPECT_TRUE(t.get("b", "kept").value_or("") == pattern(100'000, 1));
+}
+
+// The append has a row of all parts; the parts' own rows were taken for all that names them.
+TEST_F(StartAfterDamage, OfALostUploadThePartsThatAnObjectNamesStay) {
+  t.open();
+  t.make_bucket("b");
+  const uint64_t beginning = end_of_log();
+  const auto upload = t.start_upload("b", "k");
+  ASSERT_TRUE(upload);
+  const auto first = t.put_part(*upload, 1, pattern(6 * MiB, 1)), last = t.put_part(*upload, 2, pattern(100'000, 2));
+  const auto unused = t.put_part(*upload, 3, pattern(200'000, 3));
+  ASSERT_TRUE(first && last && unused);
+  // Of what lies between two damaged changes in one block of the log nothing is read.
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(t.put("b", key_of(i), pattern(10'000, 5)));
+  const uint64_t completion = end_of_log();
+  ASSERT_TRUE(t.complete(*upload, {*first, *last}));
+  {
+    const auto writer = t.run(t.engine().create_append("b", "k", 80'000));
+    ObjectInfo added;
+    added.size = 80'000;
+    ASSERT_TRUE(writer && t.append(**writer, pattern(80'000, 4)) && t.run((*writer)->commit(added, {})));
+  }
+  t.close();
+  damage_change_at(beginning);
+  damage_change_at(completion);
+  t.options.accept_data_loss = true;
+  ASSERT_TRUE(t.try_open());
+  const std::string whole = pattern(6 * MiB, 1) + pattern(100'000, 2) + pattern(80'000, 4);
+  t.expect_no_leak();
+  EXPECT_TRUE(t.get("b", "k").value_or("") == whole);
+  t.options.accept_data_loss = false;
+  t.reopen();
+  EXPECT_TRUE(t.get("b", "k").value_or("") == whole);
+  ASSERT_TRUE(t.remove("b", "k"));
+  t.expect_no_leak();
+  EXPECT_EQ(t.store->usage()->live_bytes, 0u);
+}
+
+// Only the start that met the damage had usage counted anew. Rows of usage are whole numbers, so that of the bucket
+// included what is lost.
+TEST_F(StartAfterDamage, OfALostUploadNothingIsCountedWhateverStartRemovesIt) {
+  t.open();
+  t.make_bucket("b");
+  const auto kept = t.start_upload("b", "kept");
+  ASSERT_TRUE(kept && t.put_part(*kept, 1, pattern(100'000, 1)));
+  const uint64_t beginning = end_of_log();
+  const auto lost = t.start_upload("b", "lost");
+  ASSERT_TRUE(lost && t.put_part(*lost, 1, pattern(200'000, 2)));
+  t.close();
+  damage_change_at(beginning);
+  replay_and_end();
+  t.options.accept_data_loss = true;
+  t.open();
+  expect_usage("b", {.uploads = 1, .upload_bytes = 100'000});
+  t.options.accept_data_loss = false;
+  t.reopen();
+  expect_usage("b", {.uploads = 1, .upload_bytes = 100'000});
+}
+
+TEST_F(StartAfterDamage, WhatIsLostBesideALostBucketIsNotCountedWhateverStartRemovesIt) {
+  t.open();
+  t.make_bucket("other");
+  const uint64_t first = end_of_log();
+  ASSERT_TRUE(t.put("other", "lost", pattern(1'000, 1)));
+  ASSERT_TRUE(t.put("other", "kept", pattern(2'000, 2)));
+  t.make_bucket("b");
+  ASSERT_TRUE(t.set_document("b", "policy", "{}"));
+  t.close();
+  damage_change_at(first);
+  replay_and_end();
+  {
+    const auto engine = std::make_shared<Engine>(t.options);
+    ASSERT_TRUE(engine->start());
+    Batch batch(*engine->index);
+    batch.erase(Family::meta, keys::bucket("b"));
+    ASSERT_TRUE(engine->index->write(batch) && engine->index->sync());
+  }
+  t.options.accept_data_loss = true;
+  t.open();
+  EXPECT_EQ(t.get("other", "lost").error(), Errc::no_such_key);
+  expect_usage("other", {.objects = 1, .bytes = 2'000});
 }
 
 // The rows of every kind: taken away with the record, as damage may take it.

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 
 #include "store/local/catalogue.h"
 #include "store/local/committer.h"
@@ -57,7 +58,6 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::optional<DeviceBond> lost_bond;
   bool had_version = false;  // the directory had a store already, and VERSION is whole
   bool had_index = false;    // likewise
-  bool usage_lost = false;   // changes are missing in the index: its counts may differ from its rows
   std::unique_ptr<rocksdb::Env> env;
   std::unique_ptr<Index> index;
   std::unique_ptr<PmemLog> pmem;              // null: there is no persistent memory
@@ -120,6 +120,8 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
 
   Result<void> abandon_lost_buckets();
   Result<void> remove_lost_parts();
+  Result<void> leave_named(std::set<uint64_t>& blobs) const;
+  Result<void> forget_usages(Batch& batch) const;
   Result<void> load_usage();
   void supply_seams();
   Result<void> open_directory();

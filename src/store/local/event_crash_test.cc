@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "store/event.h"
+#include "store/local/test_aside.h"
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {
@@ -113,6 +114,35 @@ TEST(EventsOnDisk, OfOneBucketWhoseBytesMayBeLostHoldUpNoOtherBuckets) {
   const auto events = of(both->back());
   ASSERT_TRUE(events) << describe(events.error());
   EXPECT_EQ(events->size(), 1u);
+  log::set_level(log::Level::info);
+}
+
+// Between the bucket's new durability and the sync of what had come until then; and after that sync failed.
+TEST(EventsOnDisk, OfBytesThatMayBeLostAreNotToldBecauseTheBucketIsSyncByNow) {
+  FaultyFileSystem fs;
+  TestStore t(&fs);
+  t.open();
+  t.make_bucket("b", Durability::memory);
+  const auto put = [&](const std::string& key) {
+    CommitConditions conditions;
+    conditions.announcement = std::make_shared<const Named>(key);
+    const std::string bytes = conformance::pattern(70'000, 1);
+    return t.put("b", key, bytes, {.conditions = conditions, .size_hint = {}, .etag = "e"}).has_value();
+  };
+  log::set_level(log::Level::error);
+  ASSERT_TRUE(put("first"));
+  fs.hold_syncs("/store/index");
+  Aside change(t.store->set_durability("b", Durability::sync));
+  fs.wait_for_held_sync();  // the volumes' is over
+  ASSERT_TRUE(put("after it"));
+  fs.fail_syncs("/store/volumes");
+  fs.release_syncs();
+  EXPECT_FALSE(change.finish());
+  fs.fail_syncs("");
+  EXPECT_EQ(t.run(t.store->bucket("b"))->durability, Durability::sync);
+  const auto waiting = t.run(t.store->event_backlog("q"));
+  ASSERT_TRUE(waiting && waiting->size() == 1);
+  EXPECT_FALSE(t.run(t.store->events("q", waiting->front().bucket, 0, 10, 1 * MiB)));
   log::set_level(log::Level::info);
 }
 

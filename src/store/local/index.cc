@@ -10,8 +10,11 @@
 #include <rocksdb/utilities/write_batch_with_index.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <system_error>
 #include <thread>
 
 #include "base/bytes.h"
@@ -28,12 +31,24 @@ namespace {
 constexpr std::array<const char*, family_count> family_names = {"default", "objects",  "uploads", "segments",
                                                                 "extents", "in_index", "versions"};
 
+// Descriptors or memory are short, which passes and says nothing about what is stored. RocksDB has no code of its own
+// for most of that: the text of its file system, and of seam_env, ends with the C library's words.
+bool is_shortage(const rocksdb::Status& status) {
+  if (status.IsMemoryLimit()) return true;
+  if (!status.IsIOError()) return false;
+  const std::string text = status.ToString();
+  return std::ranges::any_of(std::array{EMFILE, ENFILE, ENOMEM}, [&](int code) {
+    return text.find(std::generic_category().message(code)) != std::string::npos;
+  });
+}
+
 std::unexpected<Error> to_error(const rocksdb::Status& status, const char* context) {
   if (status.IsNotFound()) return fail(Errc::not_found, context);
   if (status.IsIncomplete()) return fail(Errc::would_block, context);
   log::warn("store: index: {}: {}", context, status.ToString());
   if (status.IsNoSpace()) return fail(Errc::insufficient_storage, context);
   if (status.IsCorruption()) return fail(Errc::corrupt_object, context);
+  if (is_shortage(status)) return fail(Errc::slow_down, context);
   return fail(Errc::io_error, context);
 }
 

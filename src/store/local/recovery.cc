@@ -175,11 +175,11 @@ Result<void> Engine::abandon_lost_buckets() {
   std::erase_if(found, [&](uint64_t bucket) { return there.contains(bucket); });
   if (found.empty()) return {};
   Batch batch(*index);
+  VB_TRY(forget_usages(batch));
   for (const uint64_t bucket : found) {
     Cursor documents = index->cursor(Family::meta, keys::document_prefix(bucket));
     for (; documents.valid(); documents.next()) batch.erase(Family::meta, documents.key());
     VB_TRY(documents.status());
-    batch.erase(Family::meta, keys::usage(bucket));
     batch.put(Family::meta, keys::removed_bucket(bucket), "");
   }
   log::error("store: what is left of {} buckets without a record is removed", found.size());
@@ -187,7 +187,28 @@ Result<void> Engine::abandon_lost_buckets() {
   return index->sync();
 }
 
-// Likewise the parts of an upload whose beginning is lost: an upload is found by its own row.
+// Takes out the blobs that objects name. Looks at all of them.
+Result<void> Engine::leave_named(std::set<uint64_t>& blobs) const {
+  Cursor lists = index->cursor(Family::uploads, letter_of(keys::object_parts(0)));
+  for (; lists.valid(); lists.next()) {
+    const auto parts = decode_parts(lists.value());
+    if (!parts) continue;  // nor can a reader use it
+    for (const StoredPart& part : *parts) blobs.erase(part.blob.id);
+  }
+  VB_TRY(lists.status());
+  for (const Family family : {Family::objects, Family::versions}) {
+    Cursor heads = index->cursor(family, "");
+    for (; heads.valid(); heads.next()) {
+      const auto record = decode_object(heads.value());
+      if (record && record->part_count == 0) blobs.erase(record->blob.id);
+    }
+    VB_TRY(heads.status());
+  }
+  return {};
+}
+
+// Likewise the parts of an upload whose beginning is lost: an upload is found by its own row. Where its completion is
+// lost as well, a later change of the object, an append, may have kept what it named.
 Result<void> Engine::remove_lost_parts() {
   std::set<uint64_t> there, found;
   Cursor uploads = index->cursor(Family::uploads, letter_of(keys::upload_prefix(0)));
@@ -198,41 +219,59 @@ Result<void> Engine::remove_lost_parts() {
   VB_TRY(uploads.status());
   VB_TRY(add_owners(*index, Family::uploads, letter_of(keys::part_prefix(0)), found));
   std::erase_if(found, [&](uint64_t upload) { return there.contains(upload); });
+  if (found.empty()) return {};
+  std::set<uint64_t> unnamed;
+  for (const uint64_t upload : found) {
+    Cursor parts = index->cursor(Family::uploads, keys::part_prefix(upload));
+    for (; parts.valid(); parts.next()) {
+      VB_ASSIGN(const StoredPart part, decode_part(parts.value()));
+      unnamed.insert(part.blob.id);
+    }
+    VB_TRY(parts.status());
+  }
+  if (const auto known = leave_named(unnamed); !known) {
+    log::error("store: the parts of {} uploads without a record stay: {}", found.size(), describe(known.error()));
+    return {};
+  }
+  Batch first(*index);  // what is removed here is taken from no count
+  VB_TRY(forget_usages(first));
+  if (!first.empty()) VB_TRY(index->write(first));
   const std::function<uint64_t()> ids = [this] { return next_id(); };
   for (const uint64_t upload : found) {
     IndexTransaction transaction(*index, ids, options.clock->now_us());
     Cursor parts = index->cursor(Family::uploads, keys::part_prefix(upload));
     for (; parts.valid(); parts.next()) {
       VB_ASSIGN(const StoredPart part, decode_part(parts.value()));
-      transaction.kill(part.blob);
+      if (unnamed.contains(part.blob.id)) transaction.kill(part.blob);
       transaction.erase(Table::uploads, parts.key());
     }
     VB_TRY(parts.status());
     VB_TRY(index->write(transaction.batch()));
   }
-  if (found.empty()) return {};
   log::error("store: the parts of {} uploads without a record are removed", found.size());
   return index->sync();
 }
 
-// A bucket without a row is not counted yet; Recount counts it.
+// Changes are missing in the index: its counts may differ from its rows. A bucket without a row is not counted yet, and
+// Recount counts it, in this start or, if this one ends before, in another.
+Result<void> Engine::forget_usages(Batch& batch) const {
+  Cursor rows = index->cursor(Family::meta, keys::usage_prefix());
+  for (; rows.valid(); rows.next()) batch.erase(Family::meta, rows.key());
+  return rows.status();
+}
+
 Result<void> Engine::load_usage() {
-  Batch wrong(*index);
   for (const auto& bucket : buckets.all()) {
-    const std::string key = keys::usage(bucket->id);
-    auto row = index->get(Family::meta, key);
+    auto row = index->get(Family::meta, keys::usage(bucket->id));
     if (!row && !(row.error() == Errc::not_found)) return std::unexpected(row.error());
-    if (row && !usage_lost) {
-      VB_ASSIGN(const Usage usage, decode_usage(*row));
-      bucket->count(usage);
+    if (!row) {
+      bucket->set_uncounted(true);
       continue;
     }
-    bucket->set_uncounted(true);
-    if (row) wrong.erase(Family::meta, key);
+    VB_ASSIGN(const Usage usage, decode_usage(*row));
+    bucket->count(usage);
   }
-  if (wrong.empty()) return {};
-  VB_TRY(index->write(wrong));
-  return index->sync();
+  return {};
 }
 
 std::unexpected<Error> Engine::refuse(std::string sentence) const {
@@ -313,15 +352,16 @@ Result<void> Engine::open_index() {
   // RocksDB drops the rest of a block after damage in it: the readable batches are written again.
   VB_TRY(index->replay(behind_damage));
   VB_TRY(read_epoch());
-  usage_lost = log == LogMode::around_damage;
-  if (usage_lost) VB_TRY(resolve_overlaps());
-  if (usage_lost) epoch += starts_forgotten_max;
+  const bool changes_lost = log == LogMode::around_damage;
+  if (changes_lost) VB_TRY(resolve_overlaps());
+  if (changes_lost) epoch += starts_forgotten_max;
   // Last of what may refuse: a device that was not read well this time, or another directory, may still be right.
   VB_TRY(check_volumes());
   VB_TRY(note_replaced_device());
   if (had_index) VB_TRY(write_version());
   VB_TRY(repair_device());
   Batch batch(*index);
+  if (changes_lost) VB_TRY(forget_usages(batch));
   batch.put(Family::meta, keys::epoch(), std::to_string(epoch));
   VB_TRY(index->write(batch));
   VB_TRY(index->sync());

@@ -253,28 +253,40 @@ Result<Scrub::Walk> Scrub::step_in_index(Position& at, Pace pace, ScrubReport& r
   return seen == inline_batch || !read ? Walk::goes_on : Walk::is_over;
 }
 
-bool Scrub::is_readable(Family family, uint64_t from) const {
+Result<void> Scrub::look(Family family, uint64_t from) const {
   Cursor cursor = engine_.index->cursor(family, "");
   cursor.seek(keys::number(from));
-  return cursor.status() && (!cursor.valid() || cursor.key().size() >= sizeof(uint64_t));
+  VB_TRY(cursor.status());
+  if (family != Family::segments || !cursor.valid() || keys::parse_segment(cursor.key())) return {};
+  return fail(Errc::corrupt_object, "scrub: key of a segment");
 }
 
 // Damage takes a block of the index, or a table. Where it ends is found by steps that double, and then between the last
-// two of them, so that nothing is passed over that can be read, unless another place is damaged as well.
+// two of them, so that nothing is passed over that can be read, unless another place is damaged as well. What was not
+// read for another reason than damage is not given up as long as nothing behind it can be read: a round that saw
+// nothing would be complete, and the next one far away.
 Result<Scrub::Walk> Scrub::pass(Position& at, const Error& why, ScrubReport& report) {
   if (why == Errc::slow_down) return std::unexpected(why);
+  Error last = why;
   const Family family = at.in_index ? Family::in_index : Family::segments;
   uint64_t unread = at.blob, next = at.blob;
   for (uint64_t step = 1;; step *= 2) {
     if (stopping()) return Walk::goes_on;
     const bool ends = step > UINT64_MAX - at.blob;
     next = ends ? UINT64_MAX : at.blob + step;
-    if (ends || is_readable(family, next)) break;
+    if (ends) break;
+    const auto readable = look(family, next);
+    if (readable) break;
+    last = readable.error();
+    if (last == Errc::slow_down) return std::unexpected(last);
     unread = next;
   }
+  if (next == UINT64_MAX && !(last == Errc::corrupt_object)) return std::unexpected(last);
   while (next - unread > 1) {
     const uint64_t middle = unread + (next - unread) / 2;
-    (is_readable(family, middle) ? next : unread) = middle;
+    const auto readable = look(family, middle);
+    if (!readable && readable.error() == Errc::slow_down) return std::unexpected(readable.error());
+    (readable ? next : unread) = middle;
   }
   const bool damaged = why == Errc::corrupt_object;
   log::error("scrub: the index cannot be read where it has {} of blobs {:x} to {:x}: {}",

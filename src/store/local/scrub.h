@@ -1,9 +1,9 @@
 // Finds rot before a reader does: a thread that slowly reads all live bytes and checks them against their checksums. It
 // logs and counts damage, and changes nothing. Bytes that could not be read are counted apart: a disk error does not
 // say what they are, and when descriptors or memory are short the scrub waits and reads again. A place of the index
-// that cannot be read counts as one block, and the scrub goes on behind it. Its position is saved in the index, so that
-// it continues after a restart. While others use the disk it waits, but not for ever: a store that is never idle is
-// scrubbed, too.
+// that cannot be read counts as one block, and the scrub goes on behind it, unless the disk refuses all that is behind
+// it as well: then it waits, too. Its position is saved in the index, so that it continues after a restart. While
+// others use the disk it waits, but not for ever: a store that is never idle is scrubbed, too.
 #pragma once
 
 #include <condition_variable>
@@ -51,7 +51,8 @@ class Scrub {
   Result<Walk> step_in_index(Position& at, Pace pace, ScrubReport& report);
   // Goes on behind rows that cannot be read. The error, if there is to be another try.
   Result<Walk> pass(Position& at, const Error& why, ScrubReport& report);
-  bool is_readable(Family family, uint64_t from) const;
+  // Whether the rows from there on can be read; why not.
+  Result<void> look(Family family, uint64_t from) const;
   Result<void> check_segment(uint64_t blob, uint32_t number, Pace pace, ScrubReport& report);
   // Blocks found wrong.
   struct Wrong {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/metrics.h"
+#include "store/local/engine.h"
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {
@@ -136,6 +137,44 @@ TEST_F(ScrubTest, GoesOnBehindDamageToTheIndex) {
     fs_.flip_bit(table, size / 3);
   }
   EXPECT_EQ(stood_in_the_way, 2) << "the tables of places and of small objects' bytes";
+}
+
+// The index said "cannot be read" of each place: the scrub passed over all of them, and the round was complete.
+TEST_F(ScrubTest, WithoutDescriptorsForTheIndexItPassesNothing) {
+  constexpr int starts = 12;
+  t_.options.open_index_files_max = 1;
+  for (int i = 0; i < starts; ++i) {
+    ASSERT_TRUE(t_.put("b", "k" + std::to_string(i), pattern(100'000, static_cast<uint64_t>(i))));
+    t_.reopen();
+  }
+  auto& unreadable = metrics::counter("verbena_scrub_unreadable_blocks_total", "");
+  const uint64_t before = unreadable.value();
+  fs_.set_open_max("/store/index", 0);
+  const auto report = t_.store->scrub();
+  ASSERT_FALSE(report) << report->bytes << " bytes read, " << report->unreadable_blocks << " blocks unreadable";
+  EXPECT_EQ(report.error(), Errc::slow_down);
+  EXPECT_EQ(unreadable.value(), before);
+  fs_.set_open_max("/store/index", SIZE_MAX);
+  const ScrubReport whole = scrub();
+  EXPECT_GE(whole.bytes, starts * 100'000u);
+  EXPECT_EQ(whole.unreadable_blocks, 0u);
+}
+
+// Each number up to the one in the key counted as a block.
+TEST_F(ScrubTest, AKeyOfThePlacesThatIsNoneIsPassedAtOnce) {
+  t_.close();
+  {
+    const auto engine = std::make_shared<Engine>(t_.options);
+    ASSERT_TRUE(engine->start());
+    Batch batch(*engine->index);
+    batch.put(Family::segments, keys::number(1000) + "x", "");
+    ASSERT_TRUE(engine->index->write(batch) && engine->index->sync());
+  }
+  t_.open();
+  ASSERT_TRUE(t_.put("b", "behind it", pattern(100'000, 1)));
+  const ScrubReport report = scrub();
+  EXPECT_EQ(report.damaged_blocks, 1u);
+  EXPECT_GE(report.bytes, 100'000u);
 }
 
 TEST_F(ScrubTest, WhatWasRemovedIsNotRead) {

@@ -118,6 +118,8 @@ struct Bucket {
   // the catalogue has of them.
   mutable LiveUsage committed, acknowledged_usage;
   mutable std::atomic<bool> uncounted{false};
+  // Changes to Durability::sync after which not all bytes that were acknowledged before them are known to be durable.
+  mutable std::atomic<uint32_t> unsettled{0};
   std::shared_ptr<OwnersUsage> owners = std::make_shared<OwnersUsage>();
   BucketFeedPtr feed;  // reports changes of its keys
   // Of store/ends.h: null if the engine keeps no ends.
@@ -132,6 +134,9 @@ struct Bucket {
   // What a TTL counts from: not before an end that was told, or an object made after the clock was set back would be
   // gone at once.
   int64_t ttl_from(int64_t now_us) const { return std::max(now_us, ended_us.load(std::memory_order_relaxed)); }
+
+  // Whether a power cut may take bytes that were acknowledged. In this order: `unsettled` is counted before the change.
+  bool may_lose_bytes() const { return durability.load() == Durability::memory || unsettled.load() != 0; }
 
   void set(const BucketInfo& info) const;  // updates the mutable settings
   void count(const Usage& change) const {

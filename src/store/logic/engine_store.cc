@@ -163,10 +163,15 @@ Task<Result<void>> EngineStore::set_durability(std::string_view name, Durability
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   if (durability == Durability::memory) co_return co_await context->rows->commit(edit_bucket_change(found, edit));
   // Make everything acknowledged from memory durable, too: first, because a bucket whose objects may be lost must not
-  // promise otherwise, and again for what arrived until the promise was made.
+  // promise otherwise, and again for what arrived until the promise was made. If that fails, the bucket stays unsettled
+  // until the next start: what it lost then is lost.
   VB_CO_TRY(co_await context->rows->sync());
-  VB_CO_TRY(co_await context->rows->commit(edit_bucket_change(found, edit)));
-  co_return co_await context->rows->sync();
+  found->unsettled.fetch_add(1);
+  auto settled = co_await context->rows->commit(edit_bucket_change(found, edit));
+  const bool promised = settled.has_value();
+  if (promised) settled = co_await context->rows->sync();
+  if (settled || !promised) found->unsettled.fetch_sub(1);
+  co_return settled;
 }
 
 Task<Result<void>> EngineStore::set_versioning(std::string_view name, Versioning versioning) {
@@ -301,10 +306,10 @@ Task<Result<std::vector<QueuedEvent>>> EngineStore::events(std::string_view queu
   auto events = co_await look_up(*context->rows, "event read", nowhere, std::move(look));
   if (!events || events->empty()) co_return events;
   // Rows of buckets that are not synced are visible before they are durable: a subscriber must not learn of an event
-  // that a power cut could undo. Nor of an object whose bytes it could: but what cannot be made durable of one bucket
-  // holds up no other bucket's events. (Of a bucket that is gone there are no bytes.)
+  // that a power cut could undo. Nor of an object whose bytes it could: but what cannot be made durable of `memory`
+  // buckets holds up their events alone. (Of a bucket that is gone there are no bytes.)
   const auto of = context->buckets.find_id(bucket);
-  const bool writes_behind = of != nullptr && of->durability.load() == Durability::memory;
+  const bool writes_behind = of != nullptr && of->may_lose_bytes();
   auto syncing = writes_behind ? context->rows->sync() : context->rows->sync_rows();
   VB_CO_TRY(co_await std::move(syncing));
   co_return events;
