@@ -264,11 +264,17 @@ void Committer::requeue_moved(Group& group) {
 // A `memory` bucket's volumes are synced behind. Space that is used again is in other volumes, which nothing else
 // syncs: a bucket that was durable when the blob was begun has written there.
 void Committer::sync_data(const CommitQueue& queue, Members members) {
+  // One sync of a volume covers all members, whose writes have ended. Volume::sync() would be free for those after the
+  // first only as long as no other body is written into it meanwhile.
+  std::vector<std::pair<const Volume*, Result<void>>> synced;
+  const auto sync = [&synced](Volume& volume) -> const Result<void>& {
+    const auto known = std::ranges::find(synced, &volume, &decltype(synced)::value_type::first);
+    return known != synced.end() ? known->second : synced.emplace_back(&volume, volume.sync()).second;
+  };
   for (Pending& pending : members) {
     for (const Run& run : pending.mutation.runs) {
       if (!queue.durable && !run.reused) continue;
-      // Volume::sync() is free for all members after the first.
-      pending.outcome = run.volume->sync();
+      pending.outcome = sync(*run.volume);
       if (!pending.outcome) break;
     }
   }
