@@ -1,7 +1,8 @@
-// The committer alone: how often it syncs a volume for a group.
+// The committer alone: how often it syncs a volume for a group, and when it answers.
 #include "store/local/committer.h"
 
 #include <cerrno>
+#include <future>
 
 #include "store/local/seam_env.h"
 #include "store/local/test_store.h"
@@ -103,6 +104,53 @@ TEST_F(CommitterTest, ASyncThatFailsFailsAllOfItsVolumeAndNoOther) {
   process();
   EXPECT_EQ(refused, members_of_group);
   EXPECT_EQ(done, members_of_group);
+}
+
+// A loop with a thread of its own.
+class Loop {
+ public:
+  Loop() : thread_([this] { io_.run(); }) {}
+  ~Loop() {
+    guard_.reset();
+    thread_.join();
+  }
+  boost::asio::any_io_executor executor() { return io_.get_executor(); }
+
+ private:
+  boost::asio::io_context io_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_{io_.get_executor()};
+  std::thread thread_;
+};
+
+TEST_F(CommitterTest, AnAnswerDoesNotWaitForTheDestructionOfClosuresThatOthersAnswer) {
+  std::promise<void> answered;
+  bool in_time = false;
+  Loop one, other;
+  committer_->submit(changes_nothing(), one.executor(), [&](const Result<void>&) { answered.set_value(); });
+  Mutation slow = changes_nothing();
+  std::shared_ptr<void> until_answered(&answered, [&](void*) {
+    in_time = answered.get_future().wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  });
+  slow.judge = [guard = std::move(until_answered)](Transaction&) { return Result<void>(); };
+  committer_->submit(std::move(slow), other.executor(), [](const Result<void>&) {});
+  process();
+  EXPECT_TRUE(in_time);
+}
+
+TEST_F(CommitterTest, EachOfManyMembersOfSeveralExecutorsIsAnsweredOnce) {
+  constexpr size_t loops = 3, members = 200;
+  std::array<std::atomic<int>, members> told{};
+  {
+    std::array<Loop, loops> all;
+    for (size_t i = 0; i < members; ++i) {
+      // The first has most of them: several posts.
+      const auto executor = all[i % 10 < 8 ? 0 : i % loops].executor();
+      committer_->submit(changes_nothing(), executor,
+                         [&told, i](const Result<void>& done) { told[i] += done ? 1 : 2; });
+    }
+    process();
+  }
+  for (size_t i = 0; i < members; ++i) EXPECT_EQ(told[i], 1) << i;
 }
 
 }  // namespace
