@@ -151,11 +151,9 @@ void Core::run() {
     polled += std::exchange(looks.progress, 0);
     const auto now = SteadyClock::now();
     if (messages_ != messages_before) last_message = now;
+    if (handled + polled != 0) last_progress = now;
     if (now - last_message > talk_for) polled = 0;  // of a disk that works for clients of sockets
-    if (handled + polled != 0) {
-      eager = polled != 0;
-      last_progress = now;
-    }
+    if (handled + polled != 0) eager = polled != 0;
     if (polled != 0) {
       last_polled = now;
       continue;
@@ -164,7 +162,8 @@ void Core::run() {
     // io_.poll() has left nothing to do: after progress of sockets only, there is no need to ask again.
     const bool busy = std::any_of(pollables_.begin(), pollables_.end(), [](Pollable* p) { return p && p->busy(); });
     // Progress of sockets is no reason to spin, since they wake a sleeper: HTTP alone would burn the core between two
-    // requests.
+    // requests. Where operations are in flight it is, and so is a disk's: what it has read may be on its way to a
+    // client by one of them.
     const auto spins_since = busy ? last_progress : last_polled;
     if (!pollables_.empty() && now - spins_since < options_.spin_for && spin.allowed(now)) {
       spin.yield(now);

@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 
 #include <filesystem>
+#include <future>
 
+#include "fabric/local/disposer.h"
 #include "fabric/local/test_support.h"
 
 namespace verbena::fabric::local {
@@ -48,6 +50,14 @@ struct Lingering {
 
 class ParcelTest : public ::testing::Test {
  protected:
+  // These tests count the process's descriptors: those that an earlier test has left are closed before. (One that was
+  // still there made WhatIsNotUsedIsForgotten take them for its own, and look for its parcel before that was
+  // forgotten.)
+  void SetUp() override {
+    const auto closed = std::make_shared<std::promise<void>>();
+    dispose({}, std::shared_ptr<const void>(closed.get(), [closed](const void*) { closed->set_value(); }));
+    closed->get_future().wait();
+  }
   struct Client {
     RawClient raw;
     PeerId peer = 0;

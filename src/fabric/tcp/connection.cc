@@ -147,25 +147,25 @@ Result<void> Connection::control(const Frame& frame) {
 
 // --- Sending ---------------------------------------------------------------------------------------------------------
 
-Result<void> Connection::queue(const Frame& frame, std::span<const Bytes> pieces, bool more) {
+Result<void> Connection::queue(const Frame& frame, const Payload& payload, bool more) {
   if (!open_) return fail(Errc::closed, "tcp: the peer is gone");
   if (!outbox_.empty() && shared_->queued > shared_->options.queued_max) {
     return fail(Errc::would_block, "tcp: too much waits for slow peers");
   }
   if (more || holds()) {
-    if (hold(frame, pieces)) return more ? Result<void>() : send_held();
+    if (hold(frame, payload)) return more ? Result<void>() : send_held();
   }
   FrameHead head;
-  std::array<iovec, 4> places;
+  std::array<iovec, 2 + std::tuple_size_v<Payload>> places;
   size_t count = 1;  // behind the held frames
   places[count++] = {head.data(), encode(frame, head)};
-  for (const Bytes& piece : pieces) places[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+  for (const Bytes& piece : payload) places[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
   // After a frame without payload nothing follows that the kernel could wait for.
   return send_behind_held(std::span(places).first(count), more && frame.payload != 0);
 }
 
 // Copies a small frame behind the held ones. False: it must be sent by itself.
-bool Connection::hold(const Frame& frame, std::span<const Bytes> pieces) {
+bool Connection::hold(const Frame& frame, const Payload& payload) {
   FrameHead head;
   const size_t head_size = encode(frame, head);
   std::vector<std::byte>& held = shared_->held;
@@ -176,7 +176,7 @@ bool Connection::hold(const Frame& frame, std::span<const Bytes> pieces) {
   if (!may_write_now()) return false;
   shared_->held_by = this;
   held.insert(held.end(), head.begin(), head.begin() + static_cast<ptrdiff_t>(head_size));
-  for (const Bytes& piece : pieces) held.insert(held.end(), piece.begin(), piece.end());
+  for (const Bytes& piece : payload) held.insert(held.end(), piece.begin(), piece.end());
   return true;
 }
 
@@ -230,9 +230,8 @@ void Connection::count_queued() {
 Result<void> Connection::send(Bytes first, Bytes second) {
   const size_t size = first.size() + second.size();
   if (size == 0 || size > shared_->options.message_size_max) return fail(Errc::too_large, "tcp: message size");
-  const Bytes pieces[] = {first, second};
   const Frame frame{.type = FrameType::message, .payload = static_cast<uint32_t>(size)};
-  return queue(frame, std::span(pieces).first(second.empty() ? 1 : 2), false);
+  return queue(frame, {first, second}, false);
 }
 
 Result<void> Connection::write_now(std::span<const Window::Write> writes, uint64_t window) {
@@ -248,7 +247,7 @@ Result<void> Connection::write_now(std::span<const Window::Write> writes, uint64
     if (write.from.empty()) continue;
     const Frame frame = write_frame(window, write.at, write.from.size());
     // The reply follows at once.
-    VB_TRY(queue(frame, std::span(&write.from, 1), true));
+    VB_TRY(queue(frame, {write.from}, true));
   }
   return {};
 }

@@ -2,6 +2,7 @@
 // alone.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -94,10 +95,11 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   bool may_go_on() override { return messages_left_ != 0 && shared_->messages_left != 0; }
 
   Result<size_t> read();
-  Result<void> queue(const Frame& frame, std::span<const Bytes> pieces, bool more);
+  using Payload = std::array<Bytes, 2>;  // of a small frame, in its order; either may be empty
+  Result<void> queue(const Frame& frame, const Payload& payload, bool more);
   bool holds() const { return shared_->held_by == this; }
   Result<void> write_together(std::span<const Window::Write> writes, uint64_t window);
-  bool hold(const Frame& frame, std::span<const Bytes> pieces);
+  bool hold(const Frame& frame, const Payload& payload);
   Result<void> send_held();
   Result<void> send_behind_held(std::span<iovec> places, bool more);
   void let_go_of_held();

@@ -91,9 +91,11 @@ Result<void> Outbox::flush(Stream& stream, std::vector<Outgoing*>& done) {
       if (head_sent_ < head_size_) places[count++] = {head_.data() + head_sent_, head_size_ - head_sent_};
       places[count++] = {const_cast<std::byte*>(waiting_.front()->bytes), payload_left_};
     }
-    // Those behind it, a frame each, in the order in which took() gets to them.
+    // Those behind it, a frame each, in the order in which took() gets to them. Small frames that wait for the end of
+    // the one in progress go first: a call that takes only a part would end within another payload, time and again.
+    const size_t frames = small_first || copied() == 0 ? std::min(waiting_.size(), frames_max) : 1;
     size_t together = payload_left_;
-    for (size_t i = 1; i < std::min(waiting_.size(), frames_max); ++i) {
+    for (size_t i = 1; i < frames; ++i) {
       const Outgoing& next = *waiting_[i];
       together += payload_of(next);
       if (together > together_max) break;

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <map>
 
 #include "fabric/tcp/frame_reader.h"
@@ -45,11 +46,18 @@ struct Arriving final : FrameReceiver {
       RC_ASSERT(reader.received(taken, scratch, *this).has_value());
     }
   }
-  Result<void> message(Bytes) override { return {}; }
+  Result<void> message(Bytes) override {
+    order.push_back(FrameType::message);
+    return {};
+  }
   Result<std::byte*> landing(const Frame& frame) override { return places.at(frame.id).data() + frame.offset; }
-  Result<void> landed(const Frame&) override { return {}; }
+  Result<void> landed(const Frame& frame) override {
+    order.push_back(frame.type);
+    return {};
+  }
   Result<void> control(const Frame&) override { return {}; }
   std::map<uint64_t, std::vector<std::byte>> places;
+  std::vector<FrameType> order;  // of frames that are whole
   FrameReader reader{Side::server, 1024};
   std::vector<std::byte> scratch = std::vector<std::byte>(FrameReader::scratch_size(1024));
 };
@@ -76,6 +84,37 @@ TEST(Outbox, PayloadsThatWaitLeaveByOneCall) {
   EXPECT_EQ(done, (std::vector<Outgoing*>{&out[0], &out[1], &out[2], &out[3], &out[4]}));
   EXPECT_EQ(pair.received(64 * KiB).size(), out.size() * (head_size(static_cast<uint8_t>(FrameType::data)) + 3000));
   EXPECT_TRUE(pair.received(1).empty());
+}
+
+// Each call takes a part of what it was given, and so ends within a frame.
+TEST(Outbox, AMessageWaitsForOnePayloadInProgressAtMost) {
+  constexpr size_t count = 20, size = 64 * KiB;
+  Sockets pair(SOCK_STREAM);
+  Outbox outbox(1 * MiB);
+  const auto bytes = some_bytes(size, 7);
+  std::map<uint64_t, std::vector<std::byte>> empty;
+  std::array<Outgoing, count> out;
+  for (size_t i = 0; i < count; ++i) {
+    empty[i].resize(size);
+    outbox.add(out[i] = answer(i, bytes));
+  }
+  std::vector<Outgoing*> done;
+  ASSERT_TRUE(outbox.flush(*pair.stream, done));
+  const size_t sent = done.size();
+  ASSERT_LT(sent + 2, count) << "the socket takes too much at once";
+  const std::string said = "a message";
+  const Bytes message = as_bytes(said);
+  const Frame frame{.type = FrameType::message, .payload = static_cast<uint32_t>(message.size())};
+  ASSERT_TRUE(outbox.send(*pair.stream, frame, std::span(&message, 1)));
+  Arriving arriving(std::move(empty));
+  for (Bytes got = pair.received(10'000); !got.empty(); got = pair.received(10'000)) {
+    arriving.take(got);
+    ASSERT_TRUE(outbox.flush(*pair.stream, done));
+  }
+  ASSERT_EQ(arriving.order.size(), count + 1);
+  const auto at = std::ranges::find(arriving.order, FrameType::message) - arriving.order.begin();
+  EXPECT_LE(at, static_cast<ptrdiff_t>(sent) + 1);
+  for (const auto& [operation, place] : arriving.places) EXPECT_TRUE(place == bytes) << operation;
 }
 
 // The socket takes some bytes at a time, cutting frames and heads anywhere; small frames come in between.

@@ -219,34 +219,44 @@ void Committer::let_go(Mutation& mutation) {
 }
 
 // One wake-up of an executor answers many waiters, but not so many at once that other work of the executor is delayed
-// long, or that answers wait for the destruction of other members' closures.
+// long. Those of an executor follow each other, so that they do not wait for the destruction of the other members'
+// closures, too.
 void Committer::answer(std::vector<Pending> members) {
   constexpr size_t together_max = 32;
-  using Answers = std::vector<std::pair<Committed, Result<void>>>;
   struct Waiters {
     boost::asio::any_io_executor executor;
-    Answers answers{};
-    void answer() {
-      if (answers.empty()) return;
-      boost::asio::post(executor, [all = std::exchange(answers, {}), given = Handoff()]() mutable {
-        given.taken();
-        for (auto& [done, outcome] : all) done(std::move(outcome));
-      });
-    }
+    std::vector<Pending*> members{};
   };
   std::vector<Waiters> waiting;  // by executor
   for (Pending& member : members) {
-    let_go(member.mutation);
     if (!member.executor) {
+      let_go(member.mutation);
       member.done(member.outcome);
       continue;
     }
     auto same = std::ranges::find(waiting, member.executor, &Waiters::executor);
     if (same == waiting.end()) same = waiting.insert(same, Waiters{member.executor});
-    same->answers.emplace_back(std::move(member.done), std::move(member.outcome));
-    if (same->answers.size() == together_max) same->answer();
+    same->members.push_back(&member);
   }
-  for (Waiters& waiters : waiting) waiters.answer();
+  for (size_t from = 0; from < members.size(); from += together_max) {
+    for (const auto& [executor, all] : waiting) {
+      if (from < all.size())
+        answer_on(executor, std::span(all).subspan(from, std::min(together_max, all.size() - from)));
+    }
+  }
+}
+
+void Committer::answer_on(const boost::asio::any_io_executor& executor, std::span<Pending* const> members) {
+  std::vector<std::pair<Committed, Result<void>>> answers;
+  answers.reserve(members.size());
+  for (Pending* const member : members) {
+    let_go(member->mutation);
+    answers.emplace_back(std::move(member->done), std::move(member->outcome));
+  }
+  boost::asio::post(executor, [all = std::move(answers), given = Handoff()]() mutable {
+    given.taken();
+    for (auto& [done, outcome] : all) done(std::move(outcome));
+  });
 }
 
 // Moves members whose bucket changed its durability. A bucket that became durable gets its promise at once. The keys of
@@ -264,11 +274,17 @@ void Committer::requeue_moved(Group& group) {
 // A `memory` bucket's volumes are synced behind. Space that is used again is in other volumes, which nothing else
 // syncs: a bucket that was durable when the blob was begun has written there.
 void Committer::sync_data(const CommitQueue& queue, Members members) {
+  // One sync of a volume covers all members, whose writes have ended. Volume::sync() would be free for those after the
+  // first only as long as no other body is written into it meanwhile.
+  std::vector<std::pair<const Volume*, Result<void>>> synced;
+  const auto sync = [&synced](Volume& volume) -> const Result<void>& {
+    const auto known = std::ranges::find(synced, &volume, &decltype(synced)::value_type::first);
+    return known != synced.end() ? known->second : synced.emplace_back(&volume, volume.sync()).second;
+  };
   for (Pending& pending : members) {
     for (const Run& run : pending.mutation.runs) {
       if (!queue.durable && !run.reused) continue;
-      // Volume::sync() is free for all members after the first.
-      pending.outcome = run.volume->sync();
+      pending.outcome = sync(*run.volume);
       if (!pending.outcome) break;
     }
   }

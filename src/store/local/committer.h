@@ -123,6 +123,7 @@ class Committer {
   void requeue_moved(Group& group);
   void let_go(Mutation& mutation);
   void answer(std::vector<Pending> members);
+  void answer_on(const boost::asio::any_io_executor& executor, std::span<Pending* const> members);
   void write_piece(const CommitQueue& queue, Group& group, size_t from);
   void finish(const CommitQueue& queue, Group& group, std::unique_lock<std::mutex>& lock);
   void succeed(const CommitQueue& queue, Group& group);

@@ -82,10 +82,12 @@ Result<void> check_rules(Transaction& transaction, const BucketRecord& bucket, c
   return check_document(transaction, bucket, rules_document, grounds);
 }
 
-// A key without an object is none to evict, and no reason to make a marker: of buckets without versions alone.
-Result<void> check_eviction(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
-                            const RemovalGrounds& grounds) {
-  VB_TRY(check_document(transaction, bucket, bounding_document, grounds));
+// Of a bucket without versions alone: a key without an object is no reason to make a marker.
+Result<void> check_bound(Transaction& transaction, const BucketRecord& bucket, const RemovalGrounds& grounds) {
+  return check_document(transaction, bucket, bounding_document, grounds);
+}
+
+Result<void> check_unpinned(const BucketRecord& bucket, std::string_view key) {
   if (KeyPins::get().is_pinned(bucket.info.name, key)) return no_longer("a lease pins it");
   return {};
 }

@@ -15,8 +15,9 @@ Result<void> check_rules(Transaction& transaction, const BucketRecord& bucket, c
 // Checks those and that the version is unchanged: the same tags, and current, or noncurrent since the same time.
 Result<void> check_grounds(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
                            const std::optional<Version>& version, const RemovalGrounds& grounds);
-// Checks the bucket and its bound, and that no lease pins the key.
-Result<void> check_eviction(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
-                            const RemovalGrounds& grounds);
+// Checks the bucket and its bound.
+Result<void> check_bound(Transaction& transaction, const BucketRecord& bucket, const RemovalGrounds& grounds);
+// Checks that no lease pins the key.
+Result<void> check_unpinned(const BucketRecord& bucket, std::string_view key);
 
 }  // namespace verbena::store

@@ -10,12 +10,16 @@
 namespace verbena::store {
 namespace {
 
-// Whether what the removal was decided by still holds.
+bool evicts(const Removal& r) {
+  return r.request.grounds != nullptr && r.request.grounds->of == RemovalGrounds::Of::evicted;
+}
+
+// Whether what the removal was decided by still holds; of an eviction without its bound (BoundCheck).
 Result<void> check_why(Transaction& transaction, const Removal& r, const BucketRecord& bucket,
                        const std::optional<Version>& version) {
   if (r.request.grounds == nullptr) return {};
   const RemovalGrounds& grounds = *r.request.grounds;
-  if (grounds.of == RemovalGrounds::Of::evicted) return check_eviction(transaction, bucket, r.key, grounds);
+  if (evicts(r)) return check_unpinned(bucket, r.key);
   if (grounds.of != RemovalGrounds::Of::ended) return check_grounds(transaction, bucket, r.key, version, grounds);
   const bool holds = bucket.info.created_us == grounds.bucket_created_us && version && version->current &&
                      r.bucket->is_gone(version->record.info);
@@ -109,8 +113,7 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
 
 void tell(const Removal& r) {
   BucketFeed& feed = *r.bucket->feed;
-  const bool evicted = r.request.grounds != nullptr && r.request.grounds->of == RemovalGrounds::Of::evicted;
-  const KeyEvent what = evicted ? KeyEvent::evicted : r.told.delete_marker ? KeyEvent::marked : KeyEvent::removed;
+  const KeyEvent what = evicts(r) ? KeyEvent::evicted : r.told.delete_marker ? KeyEvent::marked : KeyEvent::removed;
   // A version that another one replaces is no event for clients that may not see versions.
   feed.tell(what, r.key, r.told, /*of_versions=*/!r.changes_current || r.uncovered);
   if (r.uncovered) feed.tell(KeyEvent::created, r.key, *r.uncovered);
@@ -131,11 +134,30 @@ Result<void> judge_removal(Transaction& transaction, Removal& r, const BucketRec
   return announce(transaction, r.request.conditions.announcement, bucket.id, r.told);
 }
 
+// The bound is looked up and compared once for all that were chosen by it: no removal changes it, and the transaction
+// sees no other change meanwhile.
+class BoundCheck {
+ public:
+  Result<void> of(Transaction& transaction, const BucketRecord& bucket, const Removal& r) {
+    if (!evicts(r)) return {};
+    const RemovalGrounds* const grounds = r.request.grounds.get();
+    if (std::exchange(checked_, grounds) != grounds) holds_ = check_bound(transaction, bucket, *grounds);
+    return holds_;
+  }
+
+ private:
+  const RemovalGrounds* checked_ = nullptr;
+  Result<void> holds_;
+};
+
 Result<void> judge_batch(Transaction& transaction, BatchRemoval& batch) {
   VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *batch.bucket));
+  BoundCheck bound;
   for (size_t i = 0; i < batch.removals.size(); ++i) {
     Removal& one = batch.removals[i];
-    const auto judged = one.ready ? judge_removal(transaction, one, bucket) : one.ready;
+    auto judged = one.ready;
+    if (judged) judged = bound.of(transaction, bucket, one);
+    if (judged) judged = judge_removal(transaction, one, bucket);
     if (one.ready && !judged && judged.error() != Errc::precondition_failed) return judged;
     batch.outcomes[i] = outcome_of(one, judged);
   }
@@ -201,6 +223,7 @@ Result<void> outcome_of(const Removal& removal, const Result<void>& committed) {
 Change removal_change(std::shared_ptr<Removal> removal) {
   auto judge = [removal](Transaction& transaction) -> Result<void> {
     VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *removal->bucket));
+    VB_TRY(BoundCheck().of(transaction, bucket, *removal));
     return judge_removal(transaction, *removal, bucket);
   };
   return {.judge = std::move(judge), .bucket = removal->bucket, .place = {removal->bucket->id, removal->key}};
