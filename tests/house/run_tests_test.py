@@ -91,6 +91,13 @@ class Steps(unittest.TestCase):
                                  user=user, group=user, cwd="/", preexec_fn=lambda: os.nice(7))
             self.assertEqual((ran.returncode, ran.stdout.strip()), (0, str(min(os.nice(0) + 7 + more, 19))), ran.stderr)
 
+    def test_the_clock_of_a_guest_is_a_whole_number(self):
+        step = re.search(r"tsc=\$\((awk .*?) /proc/cpuinfo\)", (TOOLS / "vm.sh").read_text(encoding="utf-8"), re.S).group(1)
+        for bogomips, khz in ("4190.15", "2095075"), ("4190.00", "2095000"), ("11999.99", "5999995"):
+            cpuinfo = f"flags\t\t: fpu constant_tsc rdtscp\nbogomips\t: {bogomips}\n"
+            ran = subprocess.run(["bash", "-c", step], input=cpuinfo, capture_output=True, text=True, timeout=60, check=True)
+            self.assertEqual(ran.stdout, f"tsc_early_khz={khz}\n")
+
 
 if __name__ == "__main__":
     unittest.main()
