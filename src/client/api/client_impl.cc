@@ -172,7 +172,8 @@ Outcome<> Client::Impl::open() {
     // libfabric's tcp listens, and any peer can crash the process through it: used only on request.
     const bool unasked =
         all && (options_.provider.empty() || options_.provider == "auto" || options_.provider == "local");
-    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider, seals_tokens);
+    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider, seals_tokens,
+                                                 options_.operation_timeout);
     if (options_.via == Via::token) OUT_TRY(token_->open());
   }
   return {};
