@@ -244,9 +244,11 @@ run() {
     more+=(-drive "file=$disk,if=virtio,format=raw")
   fi
   # The guest's time stamp counter is the host's. The kernel's own measurement of it, at boot, is wrong by a factor where
-  # QEMU did not always have a processor, and so is every limit in the guest from then on. (Two instructions a loop.)
+  # QEMU did not always have a processor, and so is every limit in the guest from then on. (Two instructions a loop. A
+  # whole number: the kernel refuses 2.09507e+06.)
   local tsc
-  tsc=$(awk '/^flags.* constant_tsc/ { constant = 1 } /^bogomips/ { khz = $3 * 500 } END { if (constant) print "tsc_early_khz=" khz }' /proc/cpuinfo)
+  tsc=$(awk '/^flags.* constant_tsc/ { constant = 1 } /^bogomips/ { khz = $3 * 500 }
+    END { if (constant) printf "tsc_early_khz=%d\n", khz + 0.5 }' /proc/cpuinfo)
   # What costs an emulated processor most: `rep movsb` takes it a step for each byte (without erms, kernel and C library
   # copy by words), and code at other addresses in each process is translated anew for each (norandmaps).
   timeout --foreground "${VM_TIMEOUT_S:-300}" qemu-system-x86_64 -accel tcg,thread=multi -cpu max,la57=off,erms=off -smp "${VM_CPUS:-2}" \

@@ -466,10 +466,10 @@ class Client {
                         const PutOptions& options = {}) const;
   Outcome<PutReply> put(const std::string& bucket, const std::string& key, std::span<const std::byte> from,
                         const PutOptions& options = {}) const;
-  // A PUT of unknown length, in bounded memory (multipart_threshold plus the size of a part times parts_in_flight). A
-  // part has part_size bytes, or a 10,000th of PutOptions::stream_size; where that is unknown, twice as many after each
-  // 1,000 parts, since S3 takes 10,000. An append of more than multipart_threshold is unsupported: it would not be one
-  // change.
+  // A PUT of unknown length, in bounded memory: multipart_threshold plus part_size times parts_in_flight, or two parts
+  // where those are more. A part has part_size bytes, or a 10,000th of PutOptions::stream_size; where that is unknown,
+  // a third more after each 500 parts, since S3 takes 10,000. An append of more than multipart_threshold is
+  // unsupported: it would not be one change.
   Outcome<PutReply> put_stream(const std::string& bucket, const std::string& key, const Reader& from,
                                const PutOptions& options = {}) const;
 

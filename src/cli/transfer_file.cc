@@ -321,7 +321,10 @@ Outcome<PutReply> upload(const Client& client, const std::string& path, const st
     open.sized = S_ISREG(open.begin.st_mode) && !from_stdin;
     auto put = upload_once(client, open, bucket, key, options, progress);
     if (!put || !open.changed()) return put;
-    if (i == uploads_max) return fault(ErrorCode::local_error, path + ": changes whenever it is uploaded");
+    if (i == uploads_max) {
+      return fault(ErrorCode::local_error,
+                   path + ": changes whenever it is uploaded; what it was before the last change is stored");
+    }
     if (::lseek(file.fd(), 0, SEEK_SET) != 0) return local(path, errno);
   }
 }

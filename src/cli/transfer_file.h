@@ -12,7 +12,8 @@ namespace verbena::cli {
 
 // Uploads `path` ("-": standard input). A local failure is local_error or, for a missing file, no_such_key. Nothing is
 // stored of a file whose size or time of modification changed while it was read (local_error). One that changed after
-// that and before it was stored is uploaded again: the object would be newer than the file and hold less.
+// that and before it was stored is uploaded again, thrice at most: the object would be newer than the file and hold
+// less. Then (local_error) an object of an earlier state is there.
 Outcome<PutReply> upload(const Client& client, const std::string& path, const std::string& bucket,
                          const std::string& key, const PutOptions& options, bool progress);
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""tools/run_tests.py and tools/failed_tests.py over a scripted CTest."""
+"""tools/run_tests.py and tools/failed_tests.py over a scripted CTest, and steps of dev and tools/vm.sh."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -74,6 +75,28 @@ class RunTests(unittest.TestCase):
     def test_more_than_three_failures_are_not_repeated(self):
         status, again, reported, _ = self.run_tests("one two three four")
         self.assertEqual((bool(status), again, reported, len(self.calls())), (True, 1, 1, 1))
+
+
+class Steps(unittest.TestCase):
+    """Steps of the scripts, taken out of them."""
+
+    def test_a_part_in_the_background_begins_where_the_user_may_not_lower_its_nice_value(self):
+        text = (TOOLS.parent / "dev").read_text(encoding="utf-8")
+        function = re.search(r"^start_behind\(\) \{\n.*?^\}", text, re.M | re.S).group()
+        for more in 0, 5:
+            begin = f"set -e; declare -A behind=(); {function}; start_behind nice-test.{more} {more} nice; trap - EXIT"
+            end = f'wait "${{behind[nice-test.{more}]}}"; cat /tmp/verbena-nice-test.{more}.$$; rm /tmp/verbena-nice-test.{more}.$$'
+            user = 65534 if os.getuid() == 0 else None
+            ran = subprocess.run(["bash", "-c", f"{begin}; {end}"], capture_output=True, text=True, timeout=60, check=False,
+                                 user=user, group=user, cwd="/", preexec_fn=lambda: os.nice(7))
+            self.assertEqual((ran.returncode, ran.stdout.strip()), (0, str(min(os.nice(0) + 7 + more, 19))), ran.stderr)
+
+    def test_the_clock_of_a_guest_is_a_whole_number(self):
+        step = re.search(r"tsc=\$\((awk .*?) /proc/cpuinfo\)", (TOOLS / "vm.sh").read_text(encoding="utf-8"), re.S).group(1)
+        for bogomips, khz in ("4190.15", "2095075"), ("4190.00", "2095000"), ("11999.99", "5999995"):
+            cpuinfo = f"flags\t\t: fpu constant_tsc rdtscp\nbogomips\t: {bogomips}\n"
+            ran = subprocess.run(["bash", "-c", step], input=cpuinfo, capture_output=True, text=True, timeout=60, check=True)
+            self.assertEqual(ran.stdout, f"tsc_early_khz={khz}\n")
 
 
 if __name__ == "__main__":

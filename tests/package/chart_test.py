@@ -183,6 +183,17 @@ class Chart(unittest.TestCase):
         for wrong in ("9200", "9203-9201", "a-b", "1-99999"):
             self.assertIn(f"ports.fabric: {wrong} is not a range", self.run_renderer({"ports": {"fabric": wrong}}).stderr)
 
+    def test_the_ports_of_the_native_door_suffice_and_are_no_others(self):
+        for wrong, said in (({"config": {"cores": 24}}, "9101-9116 has fewer ports than config.cores (24)"),
+                            ({"ports": {"admin": 9105}}, "ports.admin: 9105 lies in ports.fabric (9101-9116)"),
+                            ({"ports": {"native": 9101}}, "ports.native: 9101 lies in")):
+            self.assertIn(said, self.run_renderer(wrong).stderr)
+        own = {"cores": 24, "rdma": {"fabric_ports": "9300-9331"}}
+        everything = self.render({"config": own, "ports": {"admin": 9105}})
+        env = {one["name"]: one.get("value") for one in self.pod(everything)["spec"]["containers"][0]["env"]}
+        self.assertEqual(env["VERBENA_RDMA_FABRIC_PORTS"], "9300-9331")
+        self.assertIn(9331, [port["port"] for port in everything["Service", "shop"]["spec"]["ports"]])
+
     def test_prometheus_names_the_job_as_the_rules_do(self):
         everything = self.render({"serviceMonitor": {"enabled": True}})
         label = everything["ServiceMonitor", "shop"]["spec"]["jobLabel"]

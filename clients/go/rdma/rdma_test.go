@@ -610,10 +610,19 @@ func TestATransportSendsNothingInTheClearUnasked(t *testing.T) {
 		made.Close()
 		t.Fatal("the SDK's payloads would leave this host unencrypted")
 	}
+	unverified := config
+	unverified.Insecure = true
+	if made, err := NewTransport(unverified); err == nil {
+		made.Close()
+		t.Fatal("nobody was asked about a server that is not verified")
+	} else if !strings.Contains(err.Error(), "Insecure needs Via, Encryption or CleartextRDMA") {
+		t.Fatalf("it does not say what to do: %v", err)
+	}
 	for name, allow := range map[string]func(*Config){
 		"cleartext":  func(c *Config) { c.CleartextRDMA = true },
 		"encryption": func(c *Config) { c.Encryption = "preferred" },
 		"via":        func(c *Config) { c.Via = "native" },
+		"insecure":   func(c *Config) { c.Insecure, c.Encryption = true, "preferred" },
 	} {
 		allowed := config
 		allow(&allowed)

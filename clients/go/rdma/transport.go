@@ -29,7 +29,8 @@ type Transport struct {
 
 // NewTransport connects: natively, or by config.Via, and for parts of uploads by token where this machine has a device
 // of config.TokenProvider. What the SDK would send by TLS goes only by a native door that encrypts it, or stays on this
-// host, unless config.Via, Encryption or CleartextRDMA says otherwise.
+// host, unless config.Via, Encryption or CleartextRDMA says otherwise; with config.Insecure one of them must, since
+// encryption for a server whose certificate is not verified protects from nobody who answers in its place.
 func NewTransport(config Config) (*Transport, error) {
 	if !strings.Contains(config.Endpoint, "://") {
 		config.Endpoint, config.NativeEndpoint = config.HTTPEndpoint, config.Endpoint
@@ -43,6 +44,9 @@ func NewTransport(config Config) (*Transport, error) {
 		payloads.Via = "native"
 		asked := config.CleartextRDMA || (config.Encryption != "" && config.Encryption != "auto")
 		if where.Scheme == "https" && !asked {
+			if config.Insecure {
+				return nil, &Error{Code: InvalidArgument, Message: "an https endpoint with Insecure needs Via, Encryption or CleartextRDMA"}
+			}
 			payloads.Encryption = "required"
 		}
 	}

@@ -18,13 +18,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- .Values.rootKeys.existingSecret | default (printf "%s-root" (include "verbena.name" .)) -}}
 {{- end -}}
 
-{{/* The range of ports.fabric, as JSON: first and last. */}}
+{{/* The native door's ports over the network, as the server's configuration has them: there, or ports.fabric. */}}
+{{- define "verbena.fabricRange" -}}
+{{- get (get .Values.config "rdma" | default dict) "fabric_ports" | default .Values.ports.fabric -}}
+{{- end -}}
+
+{{/* That range, as JSON: first and last. The server fails without a port for each core, the API server where one is twice. */}}
 {{- define "verbena.fabric" -}}
-{{- $ends := splitList "-" .Values.ports.fabric -}}
-{{- if ne (len $ends) 2 }}{{ fail (printf "ports.fabric: %s is not a range like 9101-9116" .Values.ports.fabric) }}{{ end -}}
+{{- $text := include "verbena.fabricRange" . -}}
+{{- $ends := splitList "-" $text -}}
+{{- if ne (len $ends) 2 }}{{ fail (printf "ports.fabric: %s is not a range like 9101-9116" $text) }}{{ end -}}
 {{- $first := int (first $ends) -}}
 {{- $last := int (last $ends) -}}
-{{- if or (lt $first 1) (gt $last 65535) (gt $first $last) }}{{ fail (printf "ports.fabric: %s is not a range like 9101-9116" .Values.ports.fabric) }}{{ end -}}
+{{- if or (lt $first 1) (gt $last 65535) (gt $first $last) }}{{ fail (printf "ports.fabric: %s is not a range like 9101-9116" $text) }}{{ end -}}
+{{- $cores := int (get .Values.config "cores" | default 0) -}}
+{{- if gt $cores (int (add1 (sub $last $first))) }}{{ fail (printf "ports.fabric: %s has fewer ports than config.cores (%d)" $text $cores) }}{{ end -}}
+{{- range $name := list "s3" "native" "admin" -}}
+{{- $port := int (get $.Values.ports $name) -}}
+{{- if and (ge $port $first) (le $port $last) }}{{ fail (printf "ports.%s: %d lies in ports.fabric (%s)" $name $port $text) }}{{ end -}}
+{{- end -}}
 {{- dict "first" $first "last" $last | toJson -}}
 {{- end -}}
 
@@ -129,7 +141,7 @@ spec:
         - name: VERBENA_RDMA_PORT
           value: {{ $v.ports.native | quote }}
         - name: VERBENA_RDMA_FABRIC_PORTS
-          value: {{ $v.ports.fabric | quote }}
+          value: {{ include "verbena.fabricRange" . | quote }}
         - name: VERBENA_ADMIN_ADDRESS
           value: "0.0.0.0"
         - name: VERBENA_ADMIN_PORT

@@ -576,6 +576,31 @@ TEST(AppendOrder, AppendsToAKeyByHttpLeaveInTheOrderInWhichTheyWereBegun) {
   }
 }
 
+// It waited for the one before it, as long as a frozen server keeps that.
+TEST(AppendOrder, AnAppendByHttpThatIsCancelledWhileItWaitsHasItsOutcomeAtOnce) {
+  std::atomic<bool> go_on = false;
+  net::ScriptedServer server([&](const net::ScriptedRequest&, int) {
+    go_on.wait(false);
+    return net::http_reply(200, "etag: \"e\"\r\nx-amz-object-size: 10\r\n", "");
+  });
+  const Client client = *Client::connect(http_options(server));
+  const Buffer memory = client.allocate(10).value();
+  std::stop_source stop;
+  auto first = client.put_async("b", "log", memory, PutOptions{.append_at = append_at_end});
+  auto second =
+      client.put_async("b", "log", memory, PutOptions{.append_at = append_at_end, .cancel = stop.get_token()});
+  auto third = client.put_async("b", "log", memory, PutOptions{.append_at = append_at_end});
+  stop.request_stop();
+  const bool at_once = second.wait_for(20s) == std::future_status::ready;
+  EXPECT_TRUE(at_once && first.wait_for(0s) != std::future_status::ready);
+  go_on = true;
+  go_on.notify_all();
+  EXPECT_EQ(second.get().error().code, ErrorCode::cancelled);
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(third.get());
+  EXPECT_FALSE(server.requests().empty());
+}
+
 TEST(AppendOrder, WorkOfANameIsDoneOneAfterTheOtherAndThatOfOthersMeanwhile) {
   std::vector<std::function<void()>> posted;
   OrderedWork work([&](std::function<void()> one) { posted.push_back(std::move(one)); });
@@ -597,6 +622,33 @@ TEST(AppendOrder, WorkOfANameIsDoneOneAfterTheOtherAndThatOfOthersMeanwhile) {
   EXPECT_EQ(done, "1b2");
   EXPECT_FALSE(work.has("a"));
   EXPECT_TRUE(posted.empty());
+}
+
+TEST(AppendOrder, WorkIsDoneOrCancelledNeverBoth) {
+  std::vector<std::function<void()>> posted;
+  OrderedWork work([&](std::function<void()> one) { posted.push_back(std::move(one)); });
+  const auto next = [&] {
+    const auto one = std::move(posted.front());
+    posted.erase(posted.begin());
+    one();
+  };
+  std::string done;
+  std::stop_source first, second, early;
+  early.request_stop();
+  work.add("a", [&] { done += "1"; }, first.get_token(), [&] { done += "x"; });
+  auto captured = std::make_shared<int>();
+  work.add("a", [&, captured] { done += "2"; }, second.get_token(), [&] { done += "y"; });
+  work.add("a", [&] { done += "3"; }, early.get_token(), [&] { done += "z"; });
+  work.add("a", [&] { done += "4"; });
+  EXPECT_EQ(done, "z");
+  next();
+  first.request_stop();
+  second.request_stop();
+  EXPECT_EQ(captured.use_count(), 1);
+  EXPECT_EQ(done, "z1y");
+  while (!posted.empty()) next();
+  EXPECT_EQ(done, "z1y4");
+  EXPECT_FALSE(work.has("a"));
 }
 
 }  // namespace

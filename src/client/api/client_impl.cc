@@ -172,7 +172,8 @@ Outcome<> Client::Impl::open() {
     // libfabric's tcp listens, and any peer can crash the process through it: used only on request.
     const bool unasked =
         all && (options_.provider.empty() || options_.provider == "auto" || options_.provider == "local");
-    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider, seals_tokens);
+    token_ = std::make_unique<client::TokenDoor>(*s3_, unasked ? "verbs" : options_.provider, seals_tokens,
+                                                 options_.operation_timeout);
     if (options_.via == Via::token) OUT_TRY(token_->open());
   }
   return {};
@@ -631,11 +632,22 @@ bool Client::Impl::put_in_order(const std::string& bucket, const std::string& ke
     }
     flush_appends(bucket, key);
   }
-  appends_in_order_->add(name, [this, bucket, key, call] {
+  auto work = [this, bucket, key, call] {
     if (session_ && session_->open()) return put_by_session(bucket, key, call);
     call.done(put(bucket, key, memory_of(call.from), call.options));
-  });
+  };
+  add_in_order(bucket, key, call, std::move(work));
   return true;
+}
+
+void Client::Impl::add_in_order(const std::string& bucket, const std::string& key, const client::AsyncPut& call,
+                                std::function<void()> work) {
+  const std::stop_token& stop = call.options.cancel;
+  std::function<void()> when_cancelled;
+  if (stop.stop_possible()) {
+    when_cancelled = [this, bucket, key, call] { put_landed(bucket, key, call, cancelled()); };
+  }
+  appends_in_order_->add(client::Appends::name_of(bucket, key), std::move(work), stop, std::move(when_cancelled));
 }
 
 void Client::Impl::flush_appends(const std::string& bucket, const std::string& key) {
@@ -651,7 +663,7 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
   if (again) {
     if (speaks_against_door(outcome.error())) session_->suspend(outcome.error());
     const bool is_append = call.options.append_at.has_value();
-    auto second_way = [this, bucket, key, call = std::move(call), first = outcome.error()] {
+    auto second_way = [this, bucket, key, call, first = outcome.error()] {
       auto second = put(bucket, key, memory_of(call.from), call.options, false);
       if (second) {
         add_reason(second->transfer.fell_back_reason, "native", first.message);
@@ -663,7 +675,7 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
       call.done(std::move(second));
     };
     if (is_append) {
-      appends_in_order_->add(client::Appends::name_of(bucket, key), std::move(second_way));
+      add_in_order(bucket, key, call, std::move(second_way));
     } else {
       workers_->post(std::move(second_way));
     }

@@ -191,6 +191,9 @@ class Client::Impl {
   void flush_appends(const std::string& bucket, const std::string& key);
   void put_by_session(const std::string& bucket, const std::string& key, client::AsyncPut call);
   bool put_in_order(const std::string& bucket, const std::string& key, const client::AsyncPut& call);
+  // Completes the append by `work`, in the order of those of its key, or at once when it is cancelled before its turn.
+  void add_in_order(const std::string& bucket, const std::string& key, const client::AsyncPut& call,
+                    std::function<void()> work);
   void rest_token(const std::string& why);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                    const PutOptions& options);
@@ -212,9 +215,11 @@ class Client::Impl {
   };
   using NextPart = std::function<Outcome<bool>(Piece&)>;  // false: no more
   Outcome<PutReply> put_parts(const std::string& bucket, const std::string& key, Bytes from, const PutOptions& options);
-  // Uploads the parts that `next` returns; `helpers_max` threads besides the caller's send them.
-  Outcome<PutReply> run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
-                               const NextPart& next, const PutOptions& options);
+  // Uploads the parts that `next` returns, by the caller's thread and helpers, `at_once` of them: at least 1, and never
+  // more than before. Both are called by one thread at a time.
+  Outcome<PutReply> run_upload(const std::string& bucket, const std::string& key,
+                               const std::function<unsigned()>& at_once, const NextPart& next,
+                               const PutOptions& options);
   Outcome<PutReply> put_part_once(const client::UploadPart& part);
   Outcome<PutReply> finish_upload(Upload& upload, const PutOptions& options);
 

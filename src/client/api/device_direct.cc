@@ -152,7 +152,8 @@ std::optional<Outcome<GetReply>> Client::Impl::direct_get(const std::string& buc
 std::optional<Outcome<PutReply>> Client::Impl::direct_put(const std::string& bucket, const std::string& key,
                                                           const Buffer& from, const PutOptions& options,
                                                           std::string& reason, client::Doubt& doubt) {
-  const client::NativeDevice* const memory = options.append_at ? nullptr : direct_memory(from, reason);
+  if (options.append_at || !fits_native(from.size())) return std::nullopt;
+  const client::NativeDevice* const memory = direct_memory(from, reason);
   if (memory == nullptr) return std::nullopt;
   flush_appends(bucket, key);
   auto put = session_->put(bucket, key, from.bytes(), memory, options);

@@ -114,8 +114,9 @@ Outcome<PutReply> Client::Impl::finish_upload(Upload& upload, const PutOptions& 
   return done;
 }
 
-Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std::string& key, unsigned helpers_max,
-                                           const NextPart& next, const PutOptions& options) {
+Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std::string& key,
+                                           const std::function<unsigned()>& at_once, const NextPart& next,
+                                           const PutOptions& options) {
   Upload upload{bucket, key, {}, options.cancel, {}, {}, {}};
   // Repeating is safe: a surplus upload is one that is never completed.
   unsigned creations = 0;
@@ -126,15 +127,22 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
 
   std::mutex source;  // `next` is called by one thread at a time, in order
   int next_number = 1;
+  unsigned working = 0;  // threads, under `source`
   const auto fail_upload = [&upload](ClientError error) {
     std::lock_guard lock(upload.mutex);
     if (!upload.failure) upload.failure = std::move(error);
   };
   const auto work = [&] {
+    bool is_new = true;
     for (Piece piece;;) {
       int number = 0;
       {
         std::lock_guard reading(source);
+        if (std::exchange(is_new, false)) ++working;
+        if (working > at_once()) {
+          --working;  // the others do the rest
+          return;
+        }
         {
           std::lock_guard lock(upload.mutex);
           if (upload.failure) return;
@@ -173,7 +181,7 @@ Outcome<PutReply> Client::Impl::run_upload(const std::string& bucket, const std:
       upload.sent.push_back(std::move(sent));
     }
   };
-  auto helpers = client::start_helpers(helpers_max, work);
+  auto helpers = client::start_helpers(at_once() - 1, work);
   work();
   helpers.clear();
   return finish_upload(upload, options);
@@ -195,8 +203,8 @@ Outcome<PutReply> Client::Impl::put_parts(const std::string& bucket, const std::
     left = left.subspan(piece.bytes.size());
     return !piece.bytes.empty();
   };
-  return run_upload(bucket, key, static_cast<unsigned>(std::min<uint64_t>(options_.parts_in_flight, parts) - 1), next,
-                    options);
+  const auto at_once = static_cast<unsigned>(std::min<uint64_t>(options_.parts_in_flight, parts));
+  return run_upload(bucket, key, [at_once] { return at_once; }, next, options);
 }
 
 namespace {
@@ -252,7 +260,8 @@ Outcome<PutReply> Client::Impl::put_stream(const std::string& bucket, const std:
     piece.bytes = piece.own;
     return !piece.bytes.empty();
   };
-  return run_upload(bucket, key, options_.parts_in_flight - 1, next, options);
+  const auto at_once = [&] { return sizes.at_once(options_.parts_in_flight); };
+  return run_upload(bucket, key, at_once, next, options);
 }
 
 }  // namespace verbena

@@ -41,10 +41,19 @@ class BucketSessions {
     }
     opening_.insert(bucket);
     lock.unlock();
-    Outcome<auth::Credentials> opened = open();
-    lock.lock();
-    opening_.erase(bucket);
-    opened_.notify_all();
+    const auto ended = [&] {
+      lock.lock();
+      opening_.erase(bucket);
+      opened_.notify_all();
+    };
+    Outcome<auth::Credentials> opened;
+    try {
+      opened = open();
+    } catch (...) {
+      ended();
+      throw;
+    }
+    ended();
     const bool made = opened.has_value();
     if (!made && stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
     if (kept_.size() >= buckets_max) kept_.clear();

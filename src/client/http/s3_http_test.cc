@@ -25,5 +25,18 @@ TEST(S3HttpTest, OneThatSaysALittleAllTheTimeDoesNotHoldAnS3Request) {
   EXPECT_EQ(got.error().code, ErrorCode::timed_out) << got.error().message;
 }
 
+// Every later request to the bucket waited for it.
+TEST(BucketSessionsOfAClient, AnExceptionWhileOneIsOpenedLeavesNobodyWaiting) {
+  BucketSessions sessions;
+  const auto throws = []() -> Outcome<auth::Credentials> { throw std::bad_alloc(); };
+  EXPECT_THROW((void)sessions.get("b--x-s3", {}, throws), std::bad_alloc);
+  std::stop_source over;
+  over.request_stop();  // who would wait is cancelled
+  const auto opened =
+      sessions.get("b--x-s3", over.get_token(), [] { return Outcome<auth::Credentials>({"AK", "secret", ""}); });
+  ASSERT_TRUE(opened);
+  EXPECT_EQ((*opened)->access_key, "AK");
+}
+
 }  // namespace
 }  // namespace verbena::client

@@ -1,6 +1,7 @@
 #include "client/native/session.h"
 
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -86,8 +87,17 @@ struct NativeSession::State {
     return true;
   }
 
+  // An exception would end the process on the thread `opener`, and elsewhere leave `opening` set for ever.
+  Result<std::shared_ptr<NativeStreams>> open_streams() {
+    try {
+      return NativeStreams::open(options, dial, closing.get_token());
+    } catch (const std::exception&) {
+      return fail(Errc::out_of_memory, "native: no memory or thread for a session");
+    }
+  }
+
   void open_anew() {
-    auto made = NativeStreams::open(options, dial, closing.get_token());
+    auto made = open_streams();
     std::lock_guard lock(mutex);
     opening = false;
     if (!made) {

@@ -432,6 +432,26 @@ TEST_P(NativeSessionTest, WhoIsCancelledWaitsForNoAttemptToOpenASession) {
   }
 }
 
+// It ended the process, or left the session being opened for ever.
+TEST_P(NativeSessionTest, AnExceptionWhileASessionIsOpenedIsAnErrorAndTheNextCallTriesAgain) {
+  NativeOptions options = server_.options();
+  options.providers = {GetParam()};
+  bool throws = true;
+  options.dial = [&, dial = make_native_dial(options)](const NativeEndpoint& endpoint, const SessionTerms& terms) {
+    if (throws) throw std::bad_alloc();
+    return dial(endpoint, terms);
+  };
+  const auto session = NativeSession::unopened(options);
+  const std::stop_source stop;
+  for (const std::stop_token& by : {std::stop_token(), stop.get_token()}) {
+    const auto ready = session->ready(by);
+    ASSERT_FALSE(ready);
+    EXPECT_EQ(ready.error(), Errc::out_of_memory);
+  }
+  throws = false;
+  EXPECT_TRUE(session->ready(stop.get_token()));
+}
+
 TEST_P(NativeSessionTest, AServerThatIsGoneIsAnErrorNotAHang) {
   auto server = std::make_unique<NativeTestServer>(NativeTestServer::Setup{.provider = GetParam()});
   NativeOptions options = server->options();

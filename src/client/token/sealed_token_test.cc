@@ -1,6 +1,9 @@
 // The client's side of sealed tokens: what it takes, and from whom.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+
 #include "base/checksum.h"
 #include "client/endpoint.h"
 #include "client/http/object_headers.h"
@@ -11,6 +14,7 @@
 namespace verbena::client {
 namespace {
 
+using namespace std::chrono_literals;
 using fabric::sealed::Direction;
 using fabric::sealed::record_size_max;
 using fabric::sealed::Transfer;
@@ -176,6 +180,39 @@ TEST(TokenDoorTest, ALinkWhoseMemoryAServerMayStillReadIsNotUsedAgain) {
   EXPECT_FALSE(endpoint_of(requests[0]).empty());
   EXPECT_NE(endpoint_of(requests[0]), endpoint_of(requests[1])) << "after a proxy's error";
   EXPECT_EQ(endpoint_of(requests[1]), endpoint_of(requests[2])) << "after the server's";
+}
+
+// It waited as long as the transfers of others took, and its own time had not begun.
+TEST(TokenDoorTest, AWaitForALinkEndsWithoutAStopToo) {
+  constexpr int links = 8;
+  std::atomic<int> arrived = 0;
+  std::atomic<bool> go_on = false;
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    ++arrived;
+    arrived.notify_all();
+    go_on.wait(false);
+    return http_reply(404, "", "<Error><Code>NoSuchKey</Code></Error>");
+  });
+  const auto endpoint = parse_endpoint(server.url()).value();
+  const auto http = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+  S3Http s3(*http, S3Options{.credentials = {"AKIDEXAMPLE", "secret", ""}});
+  TokenDoor door(s3, "tcp", false, 50ms);
+  const auto get = [&] {
+    std::vector<std::byte> into(5);
+    return door.get("b", "k", into, {}).error().code;
+  };
+  std::vector<std::future<ErrorCode>> stuck;
+  for (int i = 0; i < links; ++i) {
+    stuck.push_back(std::async(std::launch::async, get));
+    for (int n = arrived; n <= i; n = arrived) arrived.wait(n);
+  }
+  auto ninth = std::async(std::launch::async, get);
+  const bool ended = ninth.wait_for(20s) == std::future_status::ready;
+  go_on = true;
+  go_on.notify_all();
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(ninth.get(), ErrorCode::connection_failed);
+  for (auto& one : stuck) EXPECT_EQ(one.get(), ErrorCode::no_such_key);
 }
 
 TEST_F(SealedDoor, WhatIsTooLargeGoesByHttps) {

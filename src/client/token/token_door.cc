@@ -67,10 +67,11 @@ std::optional<uint64_t> range_length(std::optional<std::string_view> content_ran
 
 }  // namespace
 
-TokenDoor::TokenDoor(S3Http& s3, std::string provider, bool seals)
+TokenDoor::TokenDoor(S3Http& s3, std::string provider, bool seals, std::chrono::milliseconds take_timeout)
     : s3_(s3),
       wanted_provider_(provider == "local" || provider.empty() ? "auto" : std::move(provider)),
-      seals_(seals) {}
+      seals_(seals),
+      take_timeout_(take_timeout) {}
 
 std::string TokenDoor::provider() const {
   std::lock_guard lock(mutex_);
@@ -105,8 +106,10 @@ Outcome<std::unique_ptr<PolledLink>> TokenDoor::open_link() {
 Outcome<std::unique_ptr<PolledLink>> TokenDoor::take(const std::stop_token& stop) {
   {
     std::unique_lock lock(mutex_);
-    if (!returned_.wait(lock, stop, [this] { return !idle_.empty() || open_links_ < links_max; })) {
-      return fault(ErrorCode::cancelled, "cancelled by the caller");
+    const auto is_free = [this] { return !idle_.empty() || open_links_ < links_max; };
+    if (!returned_.wait_until(lock, stop, deadline_in(take_timeout_), is_free)) {
+      if (stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
+      return fault(ErrorCode::connection_failed, "token: every endpoint was in use for as long as a request may take");
     }
     if (!idle_.empty()) {
       auto link = std::move(idle_.back());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -20,8 +21,10 @@ namespace verbena::client {
 class TokenDoor {
  public:
   // `provider`: as ClientOptions::provider; "local" has no tokens and means "auto". `seals`: bytes move sealed or not
-  // at all (docs/sealed-rdma.md); the endpoint must be https.
-  TokenDoor(S3Http& s3, std::string provider, bool seals);
+  // at all (docs/sealed-rdma.md); the endpoint must be https. `take_timeout`: how long a call waits while others use
+  // all endpoints that this process may have.
+  TokenDoor(S3Http& s3, std::string provider, bool seals,
+            std::chrono::milliseconds take_timeout = std::chrono::seconds(60));
 
   // Opens a first link, bound to the address that reaches the server (it refuses tokens that name another).
   Outcome<> open();
@@ -50,7 +53,7 @@ class TokenDoor {
 
  private:
   enum class Knowledge : uint8_t { unknown, yes, no };
-  // Waits for one of those that others use, if there can be no more.
+  // Waits for one of those that others use, if there can be no more: connection_failed after take_timeout.
   Outcome<std::unique_ptr<PolledLink>> take(const std::stop_token& stop);
   void give_back(std::unique_ptr<PolledLink> link);
   Outcome<std::unique_ptr<PolledLink>> open_link();
@@ -62,6 +65,7 @@ class TokenDoor {
   S3Http& s3_;
   std::string wanted_provider_;
   const bool seals_;
+  const std::chrono::milliseconds take_timeout_;
   std::atomic<Knowledge> knowledge_{Knowledge::unknown};
   mutable std::mutex mutex_;
   std::condition_variable_any returned_;
