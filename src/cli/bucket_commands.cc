@@ -27,7 +27,8 @@ int remove_below(const Client& client, const S3Address& from, size_t& removed) {
   return worst;
 }
 
-// Whether removing an object would leave its versions, and only hide it: as the first one tells.
+// Whether removing an object would leave its versions, and only hide it: as the first one tells. One that may not be
+// read, or not without its customer's key, tells nothing, and may be removed all the same.
 Outcome<bool> keeps_versions(const Client& client, const std::string& bucket) {
   std::optional<std::string> key;
   OUT_TRY(client.for_each(bucket, "", [&](const ObjectInfo& info) {
@@ -36,9 +37,15 @@ Outcome<bool> keeps_versions(const Client& client, const std::string& bucket) {
   }));
   if (!key) return false;
   const auto info = client.head(bucket, *key);
-  if (!info && info.error().code == ErrorCode::no_such_key) return false;  // removed meanwhile
-  if (!info) return std::unexpected(info.error());
-  return !info->version_id.empty();
+  if (info) return !info->version_id.empty();
+  switch (info.error().code) {
+    case ErrorCode::no_such_key:  // removed meanwhile
+    case ErrorCode::access_denied:
+    case ErrorCode::invalid_argument:
+      return false;
+    default:
+      return std::unexpected(info.error());
+  }
 }
 
 // Parses all addresses before anything is done, then runs `each` for every one and returns the last failure.

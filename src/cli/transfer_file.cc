@@ -162,13 +162,7 @@ class TemporaryFile {
       const int fd = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
       if (fd >= 0) return std::unique_ptr<TemporaryFile>(new TemporaryFile(fd, begin, {}));
     }
-    for (int attempt = 0;; ++attempt) {
-      std::string name = begin + random_name();
-      // The kernel applies the umask: to read it, a program has to change it, for all of its threads.
-      const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      if (fd >= 0) return std::unique_ptr<TemporaryFile>(new TemporaryFile(fd, begin, std::move(name)));
-      if (errno != EEXIST || attempt == 100) return local(target.string(), errno);
-    }
+    return named(target, begin);
   }
   ~TemporaryFile() {
     if (!name_.empty()) ::unlink(name_.c_str());
@@ -186,7 +180,8 @@ class TemporaryFile {
           break;
         }
       }
-      if (name_.empty()) return local(target.string(), errno);
+      // Not all file systems that have such files let them have a name later.
+      if (name_.empty()) return copy_as(target);
     }
     if (::rename(name_.c_str(), target.c_str()) != 0) return local(target.string(), errno);
     name_.clear();
@@ -196,6 +191,25 @@ class TemporaryFile {
  private:
   TemporaryFile(int fd, std::string begin, std::string name)
       : file_(fd), begin_(std::move(begin)), name_(std::move(name)) {}
+  static Outcome<std::unique_ptr<TemporaryFile>> named(const std::filesystem::path& target, const std::string& begin) {
+    for (int attempt = 0;; ++attempt) {
+      std::string name = begin + random_name();
+      // The kernel applies the umask: to read it, a program has to change it, for all of its threads.
+      const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (fd >= 0) return std::unique_ptr<TemporaryFile>(new TemporaryFile(fd, begin, std::move(name)));
+      if (errno != EEXIST || attempt == 100) return local(target.string(), errno);
+    }
+  }
+  Outcome<> copy_as(const std::filesystem::path& target) const {
+    OUT_ASSIGN(const auto copy, named(target, begin_));
+    if (::lseek(fd(), 0, SEEK_SET) != 0) return local(target.string(), errno);
+    std::vector<std::byte> buffer(1 * MiB);
+    for (;;) {
+      OUT_ASSIGN(const size_t n, read_full(fd(), buffer, target.string()));
+      OUT_TRY(write_full(copy->fd(), std::span(buffer).first(n), target.string()));
+      if (n < buffer.size()) return copy->keep_as(target);
+    }
+  }
   static std::string random_name() {
     std::array<std::byte, 8> random{};
     fill_random(random);
@@ -210,20 +224,23 @@ class TemporaryFile {
   std::string name_;         // empty: none
 };
 
-// The number of an open descriptor of this process that the path stands for: /dev/stdout, /dev/fd/3.
-std::optional<int> descriptor_of(const std::filesystem::path& path) {
+// The number of an open descriptor of this process that the path stands for, or links lead to: /dev/stdout, /dev/fd/3.
+std::optional<int> descriptor_of(std::filesystem::path path) {
   namespace fs = std::filesystem;
+  constexpr int links_max = 40;  // as the kernel follows
   std::error_code ec;
   const fs::path descriptors = fs::canonical("/proc/self/fd", ec);
   if (ec) return std::nullopt;
-  const fs::path link = fs::read_symlink(path, ec);  // of /dev/stdout: /proc/self/fd/1
-  for (const fs::path& name : {path, ec ? fs::path() : path.parent_path() / link}) {
-    std::error_code missing;
-    if (name.empty() || fs::canonical(name.parent_path(), missing) != descriptors) continue;
-    int number = -1;
-    const std::string last = name.filename().string();
-    const auto [end, error] = std::from_chars(last.data(), last.data() + last.size(), number);
-    if (error == std::errc() && end == last.data() + last.size()) return number;
+  for (int i = 0; i <= links_max; ++i) {
+    if (fs::canonical(path.has_parent_path() ? path.parent_path() : ".", ec) == descriptors && !ec) {
+      int number = -1;
+      const std::string last = path.filename().string();
+      const auto [end, error] = std::from_chars(last.data(), last.data() + last.size(), number);
+      if (error == std::errc() && end == last.data() + last.size()) return number;
+    }
+    const fs::path link = fs::read_symlink(path, ec);  // of /dev/stdout: /proc/self/fd/1
+    if (ec) return std::nullopt;
+    path = path.parent_path() / link;
   }
   return std::nullopt;
 }

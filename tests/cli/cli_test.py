@@ -63,6 +63,19 @@ class CommandLine(CommandLineCase):
         self.assertEqual(self.run_program("cat", f"{bucket}/k").stdout, b"x")
         self.assertEqual(len(s3.list_object_versions(Bucket=bucket[5:])["Versions"]), 1)
 
+    def test_a_bucket_is_emptied_by_who_may_not_read_its_objects(self):
+        def keys_of(name):
+            made = json.loads(self.run_program("user", "add", name, "--json", native=False).stdout)
+            return dict(self.env, AWS_ACCESS_KEY_ID=made["access_key"], AWS_SECRET_ACCESS_KEY=made["secret_key"])
+        owner, remover = keys_of("emptied"), keys_of("emptied/remover")
+        document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Resource": "*", "Action": [
+            "s3:ListBucket", "s3:DeleteObject", "s3:DeleteBucket"]}]}
+        self.run_program("user", "policy", "put", "emptied/remover", "it", "-", input=json.dumps(document).encode(), native=False)
+        self.run_program("mb", "s3://unread", env=owner)
+        self.run_program("put", "-", "s3://unread/k", input=b"x", env=owner)
+        self.run_program("stat", "s3://unread/k", env=remover, expect=DENIED)
+        self.run_program("rb", "--force", "s3://unread", env=remover)
+
     def test_standard_input_and_output(self):
         bucket = self.bucket("pipes")
         data = os.urandom(200_000)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import stat
 import sys
 import unittest
@@ -66,13 +67,30 @@ class Files(CommandLineCase):
         self.run_program("put", "-", f"{bucket}/k", input=b"the bytes")
         link, out = self.home / "as-dev-stdout", self.home / "out"  # which is that link in /dev
         link.symlink_to("/proc/self/fd/1")
+        second = self.home / "second"
+        second.symlink_to("as-dev-stdout")
         self.assertEqual(self.run_program("get", f"{bucket}/k", str(link)).stdout, b"the bytes")
         with open(out, "wb", buffering=0) as file:
             file.write(b"before, ")
             self.run_program("get", f"{bucket}/k", str(link), stdout=file)
             self.run_program("get", f"{bucket}/k", "/dev/fd/1", stdout=file)
-        self.assertEqual(out.read_bytes(), b"before, the bytesthe bytes")
-        self.assertTrue(link.is_symlink())
+            self.run_program("get", f"{bucket}/k", str(second), stdout=file)
+        self.assertEqual(out.read_bytes(), b"before, the bytesthe bytesthe bytes")
+        self.assertTrue(link.is_symlink() and second.is_symlink())
+
+    @unittest.skipUnless(shutil.which("strace"), "strace is not installed")
+    def test_a_file_that_may_not_be_given_a_name_is_copied_to_one_that_has_it(self):
+        bucket, target = self.bucket("no-links"), self.home / "no-links" / "target"
+        target.parent.mkdir()
+        data = os.urandom(3_000_001)
+        self.run_program("put", "-", f"{bucket}/k", input=data)
+        for before in (None, b"old"):
+            if before:
+                target.write_bytes(before)
+            self.run_program("get", f"{bucket}/k", str(target), under=(
+                "strace", "-f", "-o", "/dev/null", "-e", "trace=linkat", "-e", "inject=linkat:error=EOPNOTSUPP"))
+            self.assertEqual(target.read_bytes(), data)
+            self.assertEqual(os.listdir(target.parent), ["target"])
 
     def test_a_tree_is_written_over_files_alone(self):
         bucket = self.bucket("tree-over")

@@ -70,18 +70,6 @@ TEST_F(Direct, RangesEmptyObjectsAndErrorsOfObjects) {
   EXPECT_EQ(c.put("no-such", "key", window).error().code, ErrorCode::no_such_bucket);
 }
 
-// It was offered to the server, which refused it as too large. (Here the first copy of its own way fails.)
-TEST_F(Direct, WhatIsTooLargeForTheNativeDoorGoesInParts) {
-  OnDevice memory(5 * 1024 * mib + mib);
-  const Client c = client(Via::automatic, "local");
-  const Buffer window = *c.register_memory(memory.all());
-  double_fail("cuMemcpyDtoHAsync_v2", 2, 0);
-  const auto put = c.put("bucket", "key", window);
-  double_fail("cuMemcpyDtoHAsync_v2", 0, 0);
-  ASSERT_FALSE(put);
-  EXPECT_EQ(put.error().code, ErrorCode::local_error) << put.error().message;
-}
-
 TEST_F(Direct, AViewIntoALargerAllocationTouchesNothingBesideIt) {
   constexpr size_t begin = mib + 123, size = 2 * mib + 7, all = 5 * mib;
   OnDevice memory(all);
