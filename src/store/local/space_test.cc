@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "store/local/record.h"
 #include "store/local/test_store.h"
 
 namespace verbena::store::local {
