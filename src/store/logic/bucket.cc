@@ -126,8 +126,8 @@ std::shared_ptr<const Bucket> Buckets::find(std::string_view name) const {
 
 std::shared_ptr<const Bucket> Buckets::find_id(uint64_t id) const {
   const std::shared_lock lock(mutex_);
-  const auto found = std::ranges::find_if(buckets_, [id](const auto& one) { return one.second->id == id; });
-  return found == buckets_.end() ? nullptr : found->second;
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
 }
 
 std::vector<BucketInfo> Buckets::list() const {
@@ -163,7 +163,10 @@ void Buckets::add(const BucketRecord& record) {
   auto& usage = usage_[record.info.owner];
   if (!usage) usage = std::make_shared<OwnersUsage>();
   bucket->owners = usage;
-  buckets_[record.info.name] = std::move(bucket);
+  auto& named = buckets_[record.info.name];
+  if (named) by_id_.erase(named->id);
+  by_id_[record.id] = bucket;
+  named = std::move(bucket);
 }
 
 void Buckets::remove(std::string_view name) {
@@ -174,6 +177,7 @@ void Buckets::remove(std::string_view name) {
   bucket.count(-bucket.committed.read());  // subtract its unfinished uploads
   bucket.set_uncounted(false);
   bucket.feed->end();
+  by_id_.erase(bucket.id);
   buckets_.erase(it);
 }
 

@@ -165,7 +165,7 @@ class Buckets {
   }
   bool keeps_ends() const { return ends_ != nullptr && may_end_(); }
   std::shared_ptr<const Bucket> find(std::string_view name) const;  // null: no such bucket
-  std::shared_ptr<const Bucket> find_id(uint64_t id) const;         // likewise; looks at all
+  std::shared_ptr<const Bucket> find_id(uint64_t id) const;         // likewise
   std::vector<BucketInfo> list() const;                             // by name
   std::vector<std::shared_ptr<const Bucket>> all() const;           // by name
   void add(const BucketRecord& record);
@@ -176,6 +176,7 @@ class Buckets {
   std::function<bool()> may_end_;
   mutable std::shared_mutex mutex_;
   std::map<std::string, std::shared_ptr<const Bucket>, std::less<>> buckets_;
+  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id_;           // the same
   std::map<std::string, std::shared_ptr<ByteCount>> document_bytes_;  // by owner
   std::map<std::string, std::shared_ptr<OwnersUsage>> usage_;         // likewise
 };
