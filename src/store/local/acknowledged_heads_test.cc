@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "store/empty_cursor.h"
 #include "store/local/write_behind.h"
 #include "store/logic/keys.h"
 
@@ -132,15 +133,7 @@ class NoRows final : public Moment {
  public:
   Result<std::string> get(Table, std::string_view) override { return fail(Errc::not_found, "test"); }
   std::unique_ptr<store::Cursor> cursor(Table, std::string, std::string_view) override {
-    class None final : public store::Cursor {
-      bool valid() const override { return false; }
-      std::string_view key() const override { return {}; }
-      std::string_view value() const override { return {}; }
-      void next() override {}
-      void seek(std::string_view) override {}
-      Result<void> status() const override { return {}; }
-    };
-    return std::make_unique<None>();
+    return std::make_unique<EmptyCursor>();
   }
 };
 

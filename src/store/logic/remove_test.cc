@@ -5,22 +5,13 @@
 
 #include <map>
 
+#include "store/empty_cursor.h"
 #include "store/logic/keys.h"
 #include "store/logic/record.h"
 #include "store/removal_grounds.h"
 
 namespace verbena::store {
 namespace {
-
-class NoRows final : public Cursor {
- public:
-  bool valid() const override { return false; }
-  std::string_view key() const override { return {}; }
-  std::string_view value() const override { return {}; }
-  void next() override {}
-  void seek(std::string_view) override {}
-  Result<void> status() const override { return {}; }
-};
 
 // Rows without an order, which count the looks at each.
 class CountedRows final : public Transaction {
@@ -31,7 +22,9 @@ class CountedRows final : public Transaction {
     if (found == rows.end()) return fail(Errc::not_found);
     return found->second;
   }
-  std::unique_ptr<Cursor> cursor(Table, std::string, std::string_view) override { return std::make_unique<NoRows>(); }
+  std::unique_ptr<Cursor> cursor(Table, std::string, std::string_view) override {
+    return std::make_unique<EmptyCursor>();
+  }
   void put(Table, std::string_view key, std::string_view value) override { rows[std::string(key)] = value; }
   void erase(Table, std::string_view key) override { rows.erase(std::string(key)); }
   void abandon(uint64_t) override {}

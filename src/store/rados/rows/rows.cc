@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <deque>
 
+#include "store/empty_cursor.h"
 #include "store/logic/keys.h"
 
 namespace verbena::store::rados {
@@ -19,16 +20,6 @@ constexpr size_t tablets_of_moment_max = 8;
 // would never end. All rows of a key are in one tablet, whose change count is still checked, so each key stays
 // consistent.
 constexpr uint64_t moments_lost_max = 3;
-
-class NoRows final : public Cursor {
- public:
-  bool valid() const override { return false; }
-  std::string_view key() const override { return {}; }
-  std::string_view value() const override { return {}; }
-  void next() override {}
-  void seek(std::string_view) override {}
-  Result<void> status() const override { return {}; }
-};
 
 }  // namespace
 
@@ -185,7 +176,7 @@ Result<std::string> Rows::get_inline(uint64_t blob) { return stored(inline_row(k
 
 std::unique_ptr<Cursor> Rows::cursor(Table table, std::string prefix, std::string_view from) {
   // Documents are never listed here: they are removed with their bucket.
-  if (table == Table::meta) return std::make_unique<NoRows>();
+  if (table == Table::meta) return std::make_unique<EmptyCursor>();
   Family of = family(place_, table, prefix);
   std::string stored_prefix = of.to_stored(prefix);
   std::string start = from > prefix ? of.to_stored(from) : stored_prefix;
