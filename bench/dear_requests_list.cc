@@ -300,22 +300,19 @@ std::vector<Dear> dearest() {
   add("lifecycle_put", "PutBucketLifecycle of 1,000 rules", ruled,
       [](House& house) { return put(house, "/ruled", rules(1000), "lifecycle="); });
   add("lifecycle_get", "GET in that bucket", ruled, [](House& house) { return house.send({.path = "/ruled/key"}); });
+  const auto with_cors = [](House& house, const std::string& name, const std::string& rules) {
+    bucket(house, name);
+    must_be(put(house, "/" + name, "<CORSConfiguration>" + rules + "</CORSConfiguration>", "cors="), 200, "cors");
+  };
   add(
       "cors", "preflight of 30 KiB of headers under 100 rules",
-      [](House& house) {
-        bucket(house, "shared");
-        must_be(put(house, "/shared",
-                    "<CORSConfiguration>" +
-                        many(100,
-                             [](size_t i) {
-                               return fmt::format(
-                                   "<CORSRule><AllowedOrigin>http://*{}</AllowedOrigin><AllowedMethod>GET"
-                                   "</AllowedMethod><AllowedHeader>x*z</AllowedHeader></CORSRule>",
-                                   i);
-                             }) +
-                        "</CORSConfiguration>",
-                    "cors="),
-                200, "cors");
+      [with_cors](House& house) {
+        with_cors(house, "shared", many(100, [](size_t i) {
+                    return fmt::format(
+                        "<CORSRule><AllowedOrigin>http://*{}</AllowedOrigin><AllowedMethod>GET"
+                        "</AllowedMethod><AllowedHeader>x*z</AllowedHeader></CORSRule>",
+                        i);
+                  }));
       },
       [](House& house) {
         std::string names = many(10'000, [](size_t) { return std::string("xz,"); });
@@ -326,14 +323,11 @@ std::vector<Dear> dearest() {
       403);
   add(
       "cors_names", "preflight of 100 headers under a rule of 1,700 patterns",
-      [](House& house) {
-        bucket(house, "patterned");
-        must_be(put(house, "/patterned",
-                    "<CORSConfiguration><CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>" +
-                        many(1'700, [](size_t i) { return fmt::format("<AllowedHeader>b{}*</AllowedHeader>", i); }) +
-                        "</CORSRule></CORSConfiguration>",
-                    "cors="),
-                200, "cors");
+      [with_cors](House& house) {
+        with_cors(house, "patterned",
+                  "<CORSRule><AllowedOrigin>*</AllowedOrigin><AllowedMethod>GET</AllowedMethod>" +
+                      many(1'700, [](size_t i) { return fmt::format("<AllowedHeader>b{}*</AllowedHeader>", i); }) +
+                      "</CORSRule>");
       },
       [](House& house) {
         return house.ask(

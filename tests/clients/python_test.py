@@ -586,7 +586,7 @@ class Awaited(PythonCase):
             async with verbena.AsyncClient(client=self.connect()) as client:
                 got = [bytes(await client.get("versions", "k", version_id=version)) for version in ids]
                 self.assertEqual(got, [b"the first", b"new"])
-                # A range is no larger than what there is.
+                # A range has no more bytes than the object.
                 got = await client.get("versions", "k", version_id=ids[0], range=(4, 1 << 40))
                 self.assertEqual(bytes(got), b"first")
                 self.assertEqual(bytes(await client.get("versions", "k", version_id=ids[0], ranges=[(4, 0), (0, 3)])), b"firstthe")

@@ -614,7 +614,7 @@ func TestATransportSendsNothingInTheClearUnasked(t *testing.T) {
 	unverified.Insecure = true
 	if made, err := NewTransport(unverified); err == nil {
 		made.Close()
-		t.Fatal("nobody was asked about a server that is not verified")
+		t.Fatal("NewTransport took a server whose certificate it does not verify")
 	} else if !strings.Contains(err.Error(), "Insecure needs Via, Encryption or CleartextRDMA") {
 		t.Fatalf("it does not say what to do: %v", err)
 	}

@@ -30,7 +30,7 @@ type Transport struct {
 // NewTransport connects: natively, or by config.Via, and for parts of uploads by token where this machine has a device
 // of config.TokenProvider. What the SDK would send by TLS goes only by a native door that encrypts it, or stays on this
 // host, unless config.Via, Encryption or CleartextRDMA says otherwise; with config.Insecure one of them must, since
-// encryption for a server whose certificate is not verified protects from nobody who answers in its place.
+// encryption does not protect from another server in its place if the certificate is not verified.
 func NewTransport(config Config) (*Transport, error) {
 	if !strings.Contains(config.Endpoint, "://") {
 		config.Endpoint, config.NativeEndpoint = config.HTTPEndpoint, config.Endpoint

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <future>
 #include <optional>
 #include <random>
@@ -601,37 +602,40 @@ TEST(AppendOrder, AnAppendByHttpThatIsCancelledWhileItWaitsHasItsOutcomeAtOnce) 
   EXPECT_FALSE(server.requests().empty());
 }
 
-TEST(AppendOrder, WorkOfANameIsDoneOneAfterTheOtherAndThatOfOthersMeanwhile) {
-  std::vector<std::function<void()>> posted;
-  OrderedWork work([&](std::function<void()> one) { posted.push_back(std::move(one)); });
-  const auto next = [&] {
-    const auto one = std::move(posted.front());
-    posted.erase(posted.begin());
+// Work that was posted, and is done when a test says so.
+struct Posted {
+  OrderedWork work() {
+    return OrderedWork([this](std::function<void()> one) { waiting.push_back(std::move(one)); });
+  }
+  void next() {
+    const auto one = std::move(waiting.front());
+    waiting.pop_front();
     one();
-  };
+  }
+  std::deque<std::function<void()>> waiting{};
+};
+
+TEST(AppendOrder, WorkOfANameIsDoneOneAfterTheOtherAndThatOfOthersMeanwhile) {
+  Posted posted;
+  OrderedWork work = posted.work();
   std::string done;
   work.add("a", [&] { done += "1"; });
   work.add("a", [&] { done += "2"; });
   work.add("b", [&] { done += "b"; });
-  EXPECT_EQ(posted.size(), 2u) << "one of each name";
-  next();
+  EXPECT_EQ(posted.waiting.size(), 2u) << "one of each name";
+  posted.next();
   EXPECT_TRUE(work.has("a"));
-  next();
+  posted.next();
   EXPECT_FALSE(work.has("b"));
-  next();
+  posted.next();
   EXPECT_EQ(done, "1b2");
   EXPECT_FALSE(work.has("a"));
-  EXPECT_TRUE(posted.empty());
+  EXPECT_TRUE(posted.waiting.empty());
 }
 
 TEST(AppendOrder, WorkIsDoneOrCancelledNeverBoth) {
-  std::vector<std::function<void()>> posted;
-  OrderedWork work([&](std::function<void()> one) { posted.push_back(std::move(one)); });
-  const auto next = [&] {
-    const auto one = std::move(posted.front());
-    posted.erase(posted.begin());
-    one();
-  };
+  Posted posted;
+  OrderedWork work = posted.work();
   std::string done;
   std::stop_source first, second, early;
   early.request_stop();
@@ -641,12 +645,12 @@ TEST(AppendOrder, WorkIsDoneOrCancelledNeverBoth) {
   work.add("a", [&] { done += "3"; }, early.get_token(), [&] { done += "z"; });
   work.add("a", [&] { done += "4"; });
   EXPECT_EQ(done, "z");
-  next();
+  posted.next();
   first.request_stop();
   second.request_stop();
   EXPECT_EQ(captured.use_count(), 1);
   EXPECT_EQ(done, "z1y");
-  while (!posted.empty()) next();
+  while (!posted.waiting.empty()) posted.next();
   EXPECT_EQ(done, "z1y4");
   EXPECT_FALSE(work.has("a"));
 }

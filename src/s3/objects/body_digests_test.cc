@@ -51,7 +51,7 @@ TEST(BodyDigests, ASourceThatHashesIsLeftTheMd5AndNothingElse) {
   BodyDigests digests;
   digests.want(Algorithm::crc64nvme);
   digests.leave_md5_to(source);
-  EXPECT_EQ(source.asked, nullptr) << "nobody wants one";
+  EXPECT_EQ(source.asked, nullptr) << "no MD5 is wanted";
   digests.want_md5();
   digests.leave_md5_to(source);
   ASSERT_NE(source.asked, nullptr);
