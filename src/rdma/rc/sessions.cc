@@ -94,6 +94,7 @@ Task<Result<SessionPtr>> Sessions::prepare(SessionRequest asked) {
   session->own_sequence = random_sequence();
   const auto work = [this, session] { return fill(*session); };
   VB_CO_TRY(co_await endpoint_.pool().run("rdma_prepare", work));
+  if (const uint32_t named = session->asked.peer.queue_pair; named != 0) VB_CO_TRY(co_await connect(session, named));
   const std::lock_guard lock(mutex_);
   all_.emplace(session->id, Entry{session, deadline_in(options_.prepared_for)});
   co_return session;
@@ -124,11 +125,26 @@ Result<SessionPtr> Sessions::claim(std::string_view id, std::string_view owner, 
 }
 
 Task<Result<void>> Sessions::connect(SessionPtr session, uint32_t queue_pair) {
-  const auto work = [this, session, queue_pair]() -> Result<void> {
+  if (session->connected_to != 0 && session->connected_to != queue_pair) {
+    co_return fail(Errc::invalid_argument, "x-amz-rdma-qpn must be the queue pair of x-amz-rdma-token.");
+  }
+  // The port may have been read again since PREPARE: the peer knows another GID then, and its packets go there.
+  const auto check = [session](const Gid& own) -> Result<void> {
+    if (own == session->own_gid) return {};
+    return fail(Errc::unsupported, "reliable connections: the device's GID has changed");
+  };
+  if (session->connected_to != 0) {
+    const auto look = [this, session, check]() -> Result<void> {
+      VB_TRY(endpoint_.refresh_port());
+      return check(endpoint_.device().own_gid(session->peer_gid));
+    };
+    co_return co_await endpoint_.pool().run("rdma_port", look);
+  }
+  const auto work = [this, session, queue_pair, check]() -> Result<void> {
     const Peer to{queue_pair, session->asked.client_sequence, session->peer_gid};
     VB_ASSIGN(const Gid own, endpoint_.connect(*session->pair, to, session->own_sequence));
-    // The port was read again for another call: the peer knows another GID, and its packets go there.
-    if (own != session->own_gid) return fail(Errc::unsupported, "reliable connections: the device's GID has changed");
+    VB_TRY(check(own));
+    session->connected_to = queue_pair;
     return {};
   };
   co_return co_await endpoint_.run_in_turn("rdma_connect", session->asked.payer, work);

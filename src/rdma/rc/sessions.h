@@ -56,6 +56,7 @@ struct Session {
   SessionRequest asked;
   Gid peer_gid{}, own_gid{};
   uint32_t own_sequence = 0;
+  uint32_t connected_to = 0;  // the client's queue pair; 0: of none yet
   Places::Place place;
   // Destroyed from the last to the first:
   std::unique_ptr<Domain> domain;  // of a PUT
@@ -76,13 +77,16 @@ class Sessions {
 
   const Options& options() const { return options_; }
 
-  // After Endpoint::open(). too_large: a PUT above staging_size_max; slow_down: no place, or no memory for it now;
-  // rdma_not_supported: a peer that is refused.
+  // After Endpoint::open(). Connected already if the token names a queue pair: a client may write before its READY is
+  // served, and packets to a pair that is not connected are lost, sent again a timeout (67 ms) later. too_large: a PUT
+  // above staging_size_max; slow_down: no place, or no memory for it now; rdma_not_supported: a peer that is refused;
+  // and connect()'s.
   Task<Result<SessionPtr>> prepare(SessionRequest asked);
   // For READY, once: no_such_entity (unknown, late, or another caller's), conditional_conflict (a transfer is under
   // way), access_denied: another cookie, which ends the session.
   Result<SessionPtr> claim(std::string_view id, std::string_view owner, uint32_t cookie);
-  // The peer's queue pair, from READY. rdma_transfer_failed; unsupported: the port has changed since.
+  // The peer's queue pair, from READY. rdma_transfer_failed; unsupported: the port has changed since; invalid_argument:
+  // another one than PREPARE's token named.
   Task<Result<void>> connect(SessionPtr session, uint32_t queue_pair);
   // After claim(): forgets the session and destroys what it still holds.
   void end(SessionPtr session);

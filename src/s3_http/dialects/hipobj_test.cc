@@ -89,15 +89,12 @@ class DialectRig : public Rig {
     return post("/.hipobj-rc/cancel", {{"x-amz-rdma-protocol", "hipobj-rc-v2"},
                                        {"x-amz-rdma-session", prepared.header("x-amz-rdma-session")}});
   }
-  // Writes once the server has connected, as a client does that waits for nothing.
-  void write_when_connected(const Reply& prepared, std::string data, uint32_t cookie = 0x01020304) {
-    device.on_connect = [=, this](uint32_t pair, const Peer& peer) {
-      EXPECT_EQ(peer.queue_pair, 42u);
-      EXPECT_EQ(peer.sequence, 0x0a1b2cu);
-      const uint64_t at = *parse_hex(prepared.header("x-amz-rdma-mr-addr"));
-      const auto key = static_cast<uint32_t>(*parse_hex(prepared.header("x-amz-rdma-mr-rkey")));
-      EXPECT_TRUE(device.client_writes(pair, at, key, as_bytes(data), cookie));
-    };
+  // A client's write into the server's memory, before its READY: PREPARE has connected the server.
+  bool write(const Reply& prepared, std::string_view data, uint32_t cookie = 0x01020304) {
+    const auto pair = static_cast<uint32_t>(*parse_hex(prepared.header("x-amz-rdma-qpn")));
+    const uint64_t at = *parse_hex(prepared.header("x-amz-rdma-mr-addr"));
+    const auto key = static_cast<uint32_t>(*parse_hex(prepared.header("x-amz-rdma-mr-rkey")));
+    return device.client_writes(pair, at, key, as_bytes(data), cookie);
   }
   std::string memory() const { return std::string(as_text(device.memory)); }
 
@@ -156,7 +153,7 @@ TEST_F(DialectRig, APutIsStoredFromItsStagingMemoryLikeAnyOther) {
   const Reply prepared = prepare("PUT", "/bucket/k", data.size());
   ASSERT_EQ(prepared.status, 200) << prepared.body;
   EXPECT_EQ(device.remote_regions(), 1u);
-  write_when_connected(prepared, data);
+  EXPECT_TRUE(write(prepared, data));
   const Reply r = ready(prepared, {{"x-amz-meta-a", "b"}, {"content-type", "x/y"}});
   ASSERT_EQ(r.status, 200) << r.body;
   EXPECT_EQ(device.remote_regions(), 0u);
@@ -175,7 +172,7 @@ TEST_F(DialectRig, APutIsStoredFromItsStagingMemoryLikeAnyOther) {
 TEST_F(DialectRig, AnUploadPartIsATransferToo) {
   const std::string id = call("POST", "/bucket/k?uploads").element("UploadId");
   const Reply prepared = prepare("PUT", "/bucket/k?partNumber=1&uploadId=" + id, 10);
-  write_when_connected(prepared, "0123456789");
+  EXPECT_TRUE(write(prepared, "0123456789"));
   const Reply r = ready(prepared);
   ASSERT_EQ(r.status, 200) << r.body;
   const std::string body = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>" + r.header("etag") +
@@ -189,11 +186,10 @@ TEST_F(DialectRig, ConditionsAndChecksumsOfReadyCount) {
   device.memory.resize(3);
   EXPECT_EQ(ready(prepare("GET", "/bucket/k", 3), {{"if-match", "\"x\""}}).status, 412);
   Reply prepared = prepare("PUT", "/bucket/k", 3);
-  write_when_connected(prepared, "new");
+  EXPECT_TRUE(write(prepared, "new"));
   EXPECT_EQ(ready(prepared, {{"if-none-match", "*"}}).status, 412);
-  device.on_connect = nullptr;
   prepared = prepare("PUT", "/bucket/k", 3);
-  write_when_connected(prepared, "new");
+  EXPECT_TRUE(write(prepared, "new"));
   EXPECT_EQ(ready(prepared, {{"x-amz-checksum-crc32c", base64_digest(Algorithm::crc32c, "other")}}).code, "BadDigest");
   EXPECT_EQ(call("GET", "/bucket/k").body, "old");
   EXPECT_EQ(device.immediates.size(), 0u);
@@ -201,29 +197,48 @@ TEST_F(DialectRig, ConditionsAndChecksumsOfReadyCount) {
 
 TEST_F(DialectRig, APutIsStoredOnlyWithItsCookieAndItsSize) {
   Reply prepared = prepare("PUT", "/bucket/k", 10);
-  write_when_connected(prepared, "0123456789", 9);
+  EXPECT_TRUE(write(prepared, "0123456789", 9));
   EXPECT_EQ(ready(prepared).code, "RDMATransferFailed");
   prepared = prepare("PUT", "/bucket/k", 10);
-  write_when_connected(prepared, "012345678");
+  EXPECT_TRUE(write(prepared, "012345678"));
   EXPECT_EQ(ready(prepared).status, 500);
   EXPECT_EQ(call("GET", "/bucket/k").status, 404);
 }
 
 TEST_F(DialectRig, TheStagingMemoryIsTheSessionsAloneAndEndsWithIt) {
   const Reply prepared = prepare("PUT", "/bucket/k", 10);
-  uint32_t pair = 0;
-  device.on_connect = [&](uint32_t number, const Peer&) {
-    pair = number;
-    const uint64_t at = *parse_hex(prepared.header("x-amz-rdma-mr-addr"));
-    const auto key = static_cast<uint32_t>(*parse_hex(prepared.header("x-amz-rdma-mr-rkey")));
-    EXPECT_FALSE(device.client_writes(pair, at + 1, key, as_bytes("0123456789"), 1)) << "beyond its end";
-    EXPECT_FALSE(device.client_writes(pair, at, key + 1, as_bytes("0123456789"), 1));
-    EXPECT_TRUE(device.client_writes(pair, at, key, as_bytes("0123456789"), 0x01020304));
-  };
-  EXPECT_EQ(ready(prepared).status, 200);
+  const auto pair = static_cast<uint32_t>(*parse_hex(prepared.header("x-amz-rdma-qpn")));
   const uint64_t at = *parse_hex(prepared.header("x-amz-rdma-mr-addr"));
   const auto key = static_cast<uint32_t>(*parse_hex(prepared.header("x-amz-rdma-mr-rkey")));
-  EXPECT_FALSE(device.client_writes(pair, at, key, as_bytes("0123456789"), 0x01020304));
+  EXPECT_FALSE(device.client_writes(pair, at + 1, key, as_bytes("0123456789"), 1)) << "beyond its end";
+  EXPECT_FALSE(device.client_writes(pair, at, key + 1, as_bytes("0123456789"), 1));
+  EXPECT_TRUE(write(prepared, "0123456789"));
+  EXPECT_EQ(ready(prepared).status, 200);
+  EXPECT_FALSE(write(prepared, "0123456789"));
+}
+
+TEST_F(DialectRig, PrepareConnectsToTheQueuePairOfItsTokenAndReadyToItsOwnOnlyWithoutOne) {
+  std::vector<uint32_t> connected;
+  const auto note = [&](uint32_t, const Peer& peer) {
+    EXPECT_EQ(peer.sequence, 0x0a1b2cu);
+    connected.push_back(peer.queue_pair);
+  };
+  device.on_connect = note;
+  Reply prepared = prepare("PUT", "/bucket/k", 4);
+  EXPECT_EQ(connected, std::vector<uint32_t>{42});
+  EXPECT_TRUE(write(prepared, "data"));
+  const Reply other = ready(prepared, {{"x-amz-rdma-qpn", "2b"}});
+  EXPECT_EQ(other.status, 400) << "a client that changes its mind about its queue pair";
+  EXPECT_EQ(device.pairs(), 0u) << "its session has ended";
+  EXPECT_EQ(call("GET", "/bucket/k").status, 404);
+  rdma::rc::PeerToken without{.queue_pair = 0, .gid = DeviceDouble::gid_of("127.0.0.1")};
+  device.on_connect = note;
+  prepared = prepare("PUT", "/bucket/k", 4, {{"x-amz-rdma-token", rdma::rc::format_peer_token(without)}});
+  ASSERT_EQ(prepared.status, 200);
+  EXPECT_EQ(connected.size(), 1u);
+  EXPECT_TRUE(write(prepared, "data"));
+  EXPECT_EQ(ready(prepared).status, 200);
+  EXPECT_EQ(connected, (std::vector<uint32_t>{42, 42}));
 }
 
 TEST_F(DialectRig, AFailedGetIsAnErrorWithoutTheObjectsHeaders) {
@@ -247,6 +262,7 @@ TEST_F(DialectRig, AServerWhoseAddressHasChangedSendsItsClientToHttpOnce) {
   const Reply prepared = prepare("GET", "/bucket/k", 4);
   ASSERT_EQ(prepared.status, 200);
   device.own_address = "127.0.0.9";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // its port is read again after a second
   const Reply r = ready(prepared);
   EXPECT_EQ(r.status, 501) << r.body;
   EXPECT_EQ(r.header("x-amz-rdma-protocol-status"), "unsupported");
