@@ -33,8 +33,8 @@ auto fields(const EncryptionWish& of) {
 }
 
 auto fields(const store::CommitConditions& of) {
-  const auto& [match, none_match, modified_s, modified_us, size, without, announcement] = of;
-  return std::tuple(match, none_match, modified_s, modified_us, size, without, announcement);
+  const auto& [match, none_match, modified_s, modified_us, size, without, may_make, announcement] = of;
+  return std::tuple(match, none_match, modified_s, modified_us, size, without, may_make, announcement);
 }
 
 auto fields(const PutRequest& of) {
@@ -110,6 +110,7 @@ TEST(Requests, AClearedPutIsAsNew) {
                      .if_modified_us = 2,
                      .if_size = 3,
                      .if_without = "attribute",
+                     .may_make_object = false,
                      .announcement = std::make_shared<NoEvents>()};
   full.expected = {{Algorithm::crc32c, "sum", 0}};
   full.content_md5 = "md5";

@@ -150,6 +150,7 @@ struct CommitConditions {
   std::optional<int64_t> if_modified_us{};  // and of this exact microsecond
   std::optional<uint64_t> if_size{};
   std::string_view if_without{};   // appends: an attribute that the object must not have; a static string
+  bool may_make_object = true;     // appends: false: quota_exceeded if there is no object to append to
   AnnouncementPtr announcement{};  // not a condition: committed with the change
 
   bool any() const { return if_match || if_none_match || if_modified_s || if_modified_us || if_size; }

@@ -169,13 +169,14 @@ Task<Result<MarkerRoom>> reserve_marker(Service& service, const BucketAccess& ac
 
 void count_marker_refusal() { refused_by_quota("marker").add(); }
 
-Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
-                                         uint64_t bytes) {
+Task<Result<AppendRoom>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
+                                        uint64_t bytes) {
   auto with_object = Reservation::make(service, access, bytes, 1);
-  if (with_object) co_return with_object;
+  if (with_object) co_return AppendRoom{.may_make_object = true, .held = std::move(*with_object)};
   const auto there = co_await service.store.stat(access.name, key, "");
-  if (!there) co_return with_object;
-  co_return Reservation::make(service, access, bytes, 0);
+  if (!there) co_return std::unexpected(with_object.error());
+  VB_CO_ASSIGN(Reservation of_bytes, Reservation::make(service, access, bytes, 0));
+  co_return AppendRoom{.may_make_object = false, .held = std::move(of_bytes)};
 }
 
 // The number of a message's requests that count for the bucket's rate. A caller without rights on the objects is

@@ -77,9 +77,14 @@ struct MarkerRoom {
 Task<Result<MarkerRoom>> reserve_marker(Service& service, const BucketAccess& access);
 void count_marker_refusal();  // for a removal that needed a marker and had no room for it
 
-// For an append, which makes an object only if there is none.
-Task<Result<Reservation>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
-                                         uint64_t bytes);
+// For an append, which makes an object only if there is none. Where there is room for the bytes alone, an object must
+// be there: then, and when the bytes are committed.
+struct AppendRoom {
+  bool may_make_object = true;  // store::CommitConditions::may_make_object
+  Reservation held{};
+};
+Task<Result<AppendRoom>> reserve_append(Service& service, const BucketAccess& access, const std::string& key,
+                                        uint64_t bytes);
 
 // A number of requests on a bucket; an empty name: on none.
 using BucketRequests = std::pair<std::string, uint64_t>;

@@ -173,6 +173,37 @@ TEST_F(QuotaTest, AnAppendNeedsRoomForItsBytesAndForAnObjectOnlyWhereThereIsNone
   EXPECT_EQ(append("log", 200, 100).status, 200);
 }
 
+TEST_F(QuotaTest, AnAppendWhoseObjectIsRemovedMeanwhileMakesNoneBeyondTheQuota) {
+  ASSERT_EQ(as(alice_, "PUT", "/appends", "", {{"x-verbena-append", "enabled"}}).status, 200);
+  ASSERT_EQ(as(alice_, "PUT", "/appends/log", "").status, 200);
+  store.document("appends", std::string(quota_document), auth::quota_text({.objects = 1}));
+  service.access->changed();
+  for (const size_t size :
+       {size_t{10}, size_t{1} << 20}) {  // one that may share a change with others, and one of its own
+    TestCall late;
+    late.method = "PUT";
+    late.target = "/appends/log";
+    late.headers = {{"x-amz-write-offset-bytes", "0"}};
+    late.body = pattern(size);
+    late.principal = alice_;
+    late.meanwhile = [this]() -> Task<> {
+      const std::string bucket = "appends", log = "log", other = "other";
+      store::RemoveRequest removal;
+      const auto removed = co_await store.remove(bucket, log, std::move(removal));
+      EXPECT_TRUE(removed);
+      auto writer = co_await store.create(bucket, other, 0);
+      store::ObjectInfo info;
+      store::CommitConditions conditions;
+      const auto stored = co_await (*writer)->commit(std::move(info), std::move(conditions));
+      EXPECT_TRUE(stored);
+    };
+    expect_refused(call(std::move(late)));
+    EXPECT_EQ(run(store.bucket_usage("appends")).value().all_objects(), 1u);
+    ASSERT_TRUE(run(store.remove("appends", "other", {})));
+    ASSERT_EQ(as(alice_, "PUT", "/appends/log", "").status, 200);
+  }
+}
+
 TEST_F(QuotaTest, DeletesAlwaysWork) {
   as(alice_, "PUT", "/bucket?versioning",
      "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>");

@@ -67,8 +67,8 @@ Task<Result<void>> look_at_end(Service& service, PutRequest& request, std::optio
   }
   if (has_ttl(request)) {
     co_return fail(Errc::invalid_request,
-                   "An append leaves an existing object's end as it is: x-verbena-ttl is for a new one; "
-                   "PUT ?verbena-touch renews an end.");
+                   "An append cannot change how long an existing object lives: x-verbena-ttl is for a new one. "
+                   "An append renews the object's end, as PUT ?verbena-touch does.");
   }
   if (request.append->offset && there->size > *request.append->offset) {
     co_return fail(Errc::invalid_write_offset, "append: offset");

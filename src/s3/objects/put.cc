@@ -15,10 +15,12 @@
 namespace verbena::s3 {
 namespace {
 
-Task<Result<Reservation>> reserve_for(Service& service, const BucketAccess& access, const PutRequest& request,
+Task<Result<Reservation>> reserve_for(Service& service, const BucketAccess& access, PutRequest& request,
                                       uint64_t bytes) {
-  if (request.append) co_return co_await reserve_append(service, access, request.key, bytes);
-  co_return Reservation::make(service, access, bytes, 1);
+  if (!request.append) co_return Reservation::make(service, access, bytes, 1);
+  VB_CO_ASSIGN(AppendRoom room, co_await reserve_append(service, access, request.key, bytes));
+  request.conditions.may_make_object = room.may_make_object;
+  co_return std::move(room.held);
 }
 
 // The encryption of the bytes: for an append determined by the object it is added to, for others by the request.

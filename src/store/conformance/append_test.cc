@@ -209,6 +209,25 @@ TEST_P(Appends, ConditionsHoldForWhatIsThere) {
   expect("k", "xx");
 }
 
+TEST_P(Appends, MakeAnObjectOnlyWhereTheyMay) {
+  CommitConditions added_only;
+  added_only.may_make_object = false;
+  const auto add = [&](std::string_view bytes) -> Result<ObjectInfo> {
+    VB_ASSIGN(auto writer, t.run(t.engine().create_append("b", "k", bytes.size())));
+    VB_TRY(t.append(*writer, bytes));
+    return t.run(writer->commit(info_of(bytes), added_only));
+  };
+  const std::string large = pattern(300'000, 1);
+  EXPECT_EQ(add("x").error(), Errc::quota_exceeded);
+  EXPECT_EQ(add(large).error(), Errc::quota_exceeded);
+  EXPECT_EQ(t.get("b", "k").error(), Errc::no_such_key);
+  ASSERT_TRUE(append("k", "a"));
+  ASSERT_TRUE(add("x"));
+  ASSERT_TRUE(add(large));
+  expect("k", "ax" + large);
+  t.expect_no_leak();
+}
+
 TEST_P(Appends, ABucketWithVersionsTakesNone) {
   ASSERT_TRUE(append("log", "x"));
   ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));

@@ -269,6 +269,27 @@ TEST_P(Ends, InABucketWithVersionsTheSweepMakesADeleteMarker) {
   EXPECT_EQ(t.get("b", "k").value_or(""), "bytes");
 }
 
+TEST_P(Ends, ARemovalOfWhatHasEndedInABucketWithVersionsIsOneOfNothing) {
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  const auto stored = put("k", "bytes", 60);
+  ASSERT_TRUE(stored);
+  t.step_clock(hours(1));
+  const auto versions = [&] { return t.all_versions("b").value_or(std::vector<VersionEntry>{}); };
+  for (const std::string& etag : {std::string("other"), stored->etag}) {
+    RemoveRequest conditional;
+    conditional.conditions.if_match = etag;
+    const auto removed = t.run(t.engine().remove("b", "k", std::move(conditional)));
+    EXPECT_TRUE(removed && !removed->delete_marker);
+    EXPECT_EQ(versions().size(), 1u) << etag;
+  }
+  RemoveRequest without_room;
+  without_room.may_add_marker = false;
+  EXPECT_EQ(t.run(t.engine().remove("b", "k", std::move(without_room))).error(), Errc::quota_exceeded);
+  EXPECT_EQ(versions().size(), 1u);
+  sweep_all();
+  EXPECT_EQ(versions().size(), 2u) << "a rule's own removal makes its marker";
+}
+
 TEST_P(Ends, EndsSurviveARestartAndACrash) {
   const bool is_kept = dynamic_cast<LocalRig*>(rig_.get()) != nullptr || dynamic_cast<RadosRig*>(rig_.get()) != nullptr;
   if (!is_kept) GTEST_SKIP() << "nothing survives its store";

@@ -81,6 +81,9 @@ Result<void> check_kind(const Growing& object, const Appending& one) {
 
 Result<void> check(const Growing& object, const Appending& one) {
   const CommitConditions& wanted = one.conditions;
+  if (!object.there && !wanted.may_make_object) {
+    return fail(Errc::quota_exceeded, "The quota is used up: the object is gone, and there is no room for a new one.");
+  }
   const auto matches = [&](const std::string& etag) { return etag == "*" || etag == object.info.etag; };
   if (wanted.if_match) {
     if (!object.there) return fail(Errc::no_such_key, "if-match: no object");

@@ -78,10 +78,10 @@ Task<Result<ObjectInfo>> append_part(std::shared_ptr<Context> context, std::shar
                                      std::string key, AppendingPtr one, WrittenPart part);
 
 // A writer whose commit appends the written bytes. Its conditions: if_size is the size that the object must have
-// (invalid_write_offset; 0 if there is no object), if_match and if_none_match are as for any commit, if_without is an
-// attribute that the object must not have if there is no `seal` (encryption_type_mismatch). Returns the object
-// including the new bytes. too_many_parts; invalid_bucket_state: the bucket has or had versions; conditional_conflict:
-// many bytes were sealed for an object that was replaced meanwhile.
+// (invalid_write_offset; 0 if there is no object; quota_exceeded without may_make_object), if_match and if_none_match
+// are as for any commit, if_without is an attribute that the object must not have if there is no `seal`
+// (encryption_type_mismatch). Returns the object including the new bytes. too_many_parts; invalid_bucket_state: the
+// bucket has or had versions; conditional_conflict: many bytes were sealed for an object that was replaced meanwhile.
 std::unique_ptr<ObjectWriter> make_append_writer(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket,
                                                  std::string key, std::optional<uint64_t> size_hint,
                                                  AppendSealPtr seal);

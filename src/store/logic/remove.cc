@@ -93,13 +93,14 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   VB_TRY(check_why(transaction, r, bucket, newest));
   const bool ended = newest && newest->current && r.bucket->is_gone(newest->record.info);
   if (!ended) VB_TRY(check_remove(newest, r.request.conditions));
-  // A conditional removal of a missing object makes no marker either.
-  if (!newest && r.request.conditions.any()) return {};
+  // A conditional removal of a missing object makes no marker either. An object that has ended is missing for clients;
+  // a rule's conditions name the version that it has chosen.
+  if (r.request.conditions.any() && (!newest || (ended && r.request.grounds == nullptr))) return {};
   std::optional<ObjectRecord> current, before;
   if (newest) before = newest->record;
   if (newest && newest->current) current = std::move(newest->record);
   if (bucket.info.versioning == Versioning::off && !current) return {};
-  if (!current && !r.request.may_add_marker) VB_TRY(check_marker_replaces(transaction, bucket, r.key));
+  if ((!current || ended) && !r.request.may_add_marker) VB_TRY(check_marker_replaces(transaction, bucket, r.key));
   VB_ASSIGN(r.told.modified_us, time_after(transaction, bucket.id, r.key, before, transaction.now_us()));
   VB_TRY(step_aside(transaction, *r.bucket, bucket, r.key, current));
   if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
