@@ -304,7 +304,7 @@ void Bench::put_object(size_t size, const std::string& bucket, const std::string
 }
 
 void Bench::open_session() {
-  native::TestHandshake handshake(wire::version_of_match);
+  native::TestHandshake handshake(wire::protocol_version_max);
   handshake.wanted["providers"] = {"local"};
   handshake.wanted["sealing"] = {"aes-256-gcm"};
   HttpClient client(session_listener_->port());
