@@ -29,6 +29,7 @@
 #include "give_up.h"
 #include "http/s3_handler.h"
 #include "native/native.h"
+#include "native/test_handshake.h"
 #include "native/wire/batch.h"
 #include "native_peers.h"
 #include "s3/workers/request_log.h"
@@ -203,11 +204,9 @@ Cost WholeHouse::ask(const std::string& request, bool bodyless) {
 }
 
 void WholeHouse::open_session() {
-  wire::Nonce nonce;
-  fill_random(nonce);
-  const nlohmann::json wanted{
-      {"version", 1}, {"version_max", 3}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
-  const std::string body = wanted.dump();
+  native::TestHandshake handshake(3);
+  handshake.wanted["providers"] = {"local"};
+  const std::string& body = handshake.body();
   Caller caller(sessions_->port());
   const std::string request = sign({.method = "POST", .path = "/-/session", .body = body});
   std::string_view rest = request;
@@ -216,11 +215,9 @@ void WholeHouse::open_session() {
     if (!rest.empty()) caller.send_some(rest);
     step(cost);
   }
-  const auto made = nlohmann::json::parse(caller.answer().substr(caller.answer().find("\r\n\r\n") + 4));
-  const uint64_t session = std::stoull(made["session"].get<std::string>(), nullptr, 16);
-  wire::Nonce server;
-  std::ranges::copy(*from_hex(made["server_nonce"].get<std::string>()), server.begin());
-  const Place place{core_, *door_, session, wire::derive_master(keys_.secret_key, nonce, server, session)};
+  const std::string answer = caller.answer();
+  const wire::MasterKey master = handshake.master(keys_.secret_key, answer.substr(answer.find("\r\n\r\n") + 4));
+  const Place place{core_, *door_, handshake.session(), master};
   peer_ = std::make_unique<BarePeer>(place, 0, bare_port_);
   peer_->hello();
 }

@@ -23,7 +23,6 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "auth/auth.h"
@@ -39,6 +38,7 @@
 #include "give_up.h"
 #include "http/s3_handler.h"
 #include "native/native.h"
+#include "native/test_handshake.h"
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
 #include "native/wire/match.h"
@@ -127,6 +127,8 @@ class Bench {
   void user_get(bool in_session, size_t size, uint64_t requests, Counts* counts);
   // A page of 1,000 keys: the cost of the page, not of a key.
   void list(uint64_t requests, Counts* counts);
+  // A request that opens a native session of that version; what ends it is not counted.
+  void open_sessions(unsigned version_max, uint64_t requests, Counts* counts);
   // All messages of a listing of so many keys: likewise the cost of all.
   void native_list(uint64_t keys, uint64_t requests, Counts* counts);
 
@@ -152,6 +154,7 @@ class Bench {
   void repeat(HttpClient& client, const std::string& text, std::optional<size_t> body_size, uint64_t requests,
               Counts* counts);
   Answer exchange(HttpClient& client, const std::string& request);
+  Answer serve_one(HttpClient& client, const std::string& text, bool counted, Counts* counts);
   void put_object(size_t size, const std::string& bucket = "bench", const std::string& suffix = {});
   void open_session();
   Peer& peer(By by);
@@ -301,21 +304,14 @@ void Bench::put_object(size_t size, const std::string& bucket, const std::string
 }
 
 void Bench::open_session() {
-  wire::Nonce nonce;
-  fill_random(nonce);
-  const nlohmann::json wanted{{"version", 1},
-                              {"version_max", wire::version_of_match},
-                              {"client_nonce", to_hex(nonce)},
-                              {"providers", {"local"}},
-                              {"sealing", {"aes-256-gcm"}}};
+  native::TestHandshake handshake(wire::protocol_version_max);
+  handshake.wanted["providers"] = {"local"};
+  handshake.wanted["sealing"] = {"aes-256-gcm"};
   HttpClient client(session_listener_->port());
-  const auto answer = exchange(client, request("POST", "/-/session", wanted.dump(), session_listener_->port()));
+  const auto answer = exchange(client, request("POST", "/-/session", handshake.body(), session_listener_->port()));
   if (answer.status != 200) give_up("session: " + answer.body);
-  const auto made = nlohmann::json::parse(answer.body);
-  const uint64_t session = std::stoull(made["session"].get<std::string>(), nullptr, 16);
-  wire::Nonce server;
-  std::ranges::copy(*from_hex(made["server_nonce"].get<std::string>()), server.begin());
-  const Place place{core_, *door_, session, wire::derive_master(keys_.secret_key, nonce, server, session)};
+  const wire::MasterKey master = handshake.master(keys_.secret_key, answer.body);
+  const Place place{core_, *door_, handshake.session(), master};
   bare_ = std::make_unique<BarePeer>(place, 0, port_);
   tcp_ = std::make_unique<TcpPeer>(place, 1, *tcp_port_);
   wire_ = std::make_unique<WirePeer>(place, 2, wire_port_, std::nullopt);
@@ -609,24 +605,41 @@ void Bench::user_get(bool in_session, size_t size, uint64_t requests, Counts* co
   repeat(client, text, size, requests, counts);
 }
 
+Bench::Answer Bench::serve_one(HttpClient& client, const std::string& text, bool counted, Counts* counts) {
+  Answer answer;
+  const std::function<void()> serve = [&] {
+    core_.io().restart();
+    while (core_.io().poll() != 0) {
+    }
+  };
+  client.send(text);
+  run_request(serve, counted, counts);
+  while (!client.take(answer.status, answer.body)) {
+    // A thread of the pool is working: polling constantly would count its time.
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    run_request(serve, counted, counts);
+  }
+  return answer;
+}
+
+void Bench::open_sessions(unsigned version_max, uint64_t requests, Counts* counts) {
+  const uint64_t warm_up = 16;
+  HttpClient client(session_listener_->port());
+  for (uint64_t i = 0; i < requests + warm_up; ++i) {
+    native::TestHandshake handshake(version_max);
+    const std::string text = request("POST", "/-/session", handshake.body(), session_listener_->port());
+    const Answer answer = serve_one(client, text, i >= warm_up, counts);
+    if (answer.status != 200) give_up("session: " + answer.body);
+    static_cast<void>(handshake.master(keys_.secret_key, answer.body));
+    if (!door_->end_session(handshake.session())) give_up("a session is not there");
+  }
+}
+
 void Bench::repeat(HttpClient& client, const std::string& text, std::optional<size_t> body_size, uint64_t requests,
                    Counts* counts) {
   const uint64_t warm_up = 16;
   for (uint64_t i = 0; i < requests + warm_up; ++i) {
-    const bool counted = i >= warm_up;
-    Answer answer;
-    const std::function<void()> serve = [&] {
-      core_.io().restart();
-      while (core_.io().poll() != 0) {
-      }
-    };
-    client.send(text);
-    run_request(serve, counted, counts);
-    while (!client.take(answer.status, answer.body)) {
-      // A thread of the pool is working: polling constantly would count its time.
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-      run_request(serve, counted, counts);
-    }
+    const Answer answer = serve_one(client, text, i >= warm_up, counts);
     if (answer.status != 200 || (body_size && answer.body.size() != *body_size)) give_up("an HTTP request failed");
   }
 }
@@ -681,6 +694,9 @@ constexpr Case cases[] = {
     {"native_list_10", [](Bench& b, uint64_t n, Counts* c) { b.native_list(10, n, c); }},
     {"native_list_1000", [](Bench& b, uint64_t n, Counts* c) { b.native_list(1000, n, c); }},
     {"http_list", [](Bench& b, uint64_t n, Counts* c) { b.list(n, c); }},
+    {"open_session", [](Bench& b, uint64_t n, Counts* c) { b.open_sessions(wire::protocol_version_max, n, c); }},
+    {"open_session_v8",
+     [](Bench& b, uint64_t n, Counts* c) { b.open_sessions(wire::version_of_key_exchange - 1, n, c); }},
 };
 
 struct Errand {

@@ -103,11 +103,8 @@ struct Server {
     store.put("bucket", "prefix/empty", "");
   }
   FakePeer open_session() {
-    wire::Nonce nonce, server_nonce;
-    fill_random(nonce);
-    constexpr unsigned newest = wire::protocol_version_max;
-    const nlohmann::json wanted{{"version", 1}, {"version_max", newest}, {"client_nonce", to_hex(nonce)}};
-    const std::string body = wanted.dump();
+    TestHandshake handshake(wire::protocol_version_max);
+    const std::string& body = handshake.body();
     http::FakeExchange exchange("POST", "/-/session", body);
     exchange.request_headers = {{"host", "server"}};
     auth::sign(root, "us-east-1", "s3", system_clock(), "POST", "/-/session", "",
@@ -116,11 +113,9 @@ struct Server {
     boost::asio::co_spawn(core.io(), http::serve_whole(handler, exchange), boost::asio::detached);
     for (int i = 0; i < 20 && exchange.response.body.empty(); ++i) turn();
     if (exchange.response.status != 200) std::abort();
-    const auto answer = nlohmann::json::parse(exchange.response.body);
     FakePeer peer;
-    peer.session = std::stoull(answer["session"].get<std::string>(), nullptr, 16);
-    std::ranges::copy(*from_hex(answer["server_nonce"].get<std::string>()), server_nonce.begin());
-    peer.keys = wire::derive_stream(wire::derive_master(root.secret_key, nonce, server_nonce, peer.session), 0);
+    peer.keys = wire::derive_stream(handshake.master(root.secret_key, exchange.response.body), 0);
+    peer.session = handshake.session();
     return peer;
   }
   // Runs until everything has ended.

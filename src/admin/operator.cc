@@ -267,7 +267,8 @@ Task<Result<Json>> Operator::sessions(Call& call) {
                     {"requests", view.requests},
                     {"bytes_in", view.bytes_in},
                     {"bytes_out", view.bytes_out},
-                    {"windows", view.windows}});
+                    {"windows", view.windows},
+                    {"forward_secrecy", view.has_forward_secrecy}});
   }
   co_return Json{{"total", views.size()}, {"sessions", std::move(list)}};
 }

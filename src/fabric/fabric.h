@@ -8,6 +8,8 @@
 // A Port or Window is used on its core's thread alone. A Link is used by one thread at a time.
 #pragma once
 
+#include <openssl/crypto.h>
+
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -70,10 +72,11 @@ using PeerId = uint64_t;
 enum class Sealing : uint8_t { none = 0, aes_256_gcm = 1, chacha20_poly1305 = 2 };
 
 // A secret that only one session and one Port share: transports that authenticate connections prove their identity with
-// it, and derive their encryption keys from it.
+// it, and derive their encryption keys from it. Wiped when destroyed.
 struct ConnectionKey {
   std::array<std::byte, 32> bytes{};
   Sealing sealing = Sealing::none;  // of the session, as negotiated
+  ~ConnectionKey() { OPENSSL_cleanse(bytes.data(), bytes.size()); }
 };
 
 class Port {

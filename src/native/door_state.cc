@@ -81,6 +81,8 @@ Metrics::Metrics()
       window_out(bytes_counter("out", "window")),
       sessions_made(metrics::counter("verbena_native_sessions_made_total", "Native sessions opened")),
       sessions_refused(metrics::counter("verbena_native_sessions_refused_total", "Native session requests refused")),
+      sessions_without_secrecy(metrics::counter("verbena_native_sessions_without_forward_secrecy_total",
+                                                "Native sessions opened by clients of before protocol version 9")),
       sessions(metrics::gauge("verbena_native_sessions", "Native sessions now open")),
       watches(metrics::gauge("verbena_native_watches", "Watches of native sessions now open")),
       watch_changes(metrics::counter("verbena_native_watch_changes_total", "Changes reported to watches")),
@@ -148,10 +150,13 @@ std::shared_ptr<LeaseBook> DoorState::lease_book(unsigned core) {
 }
 
 Protection protection_of(const EndpointInfo& endpoint, const Session& session) {
-  if (endpoint.seals && session.sealing != fabric::Sealing::none) return Protection::sealed;
   const bool on_wire = endpoint.transport == rdma::Transport::rdma;
-  const bool must_seal = on_wire && session.encryption == RdmaEncryption::required;
-  return endpoint.takes_plain && !must_seal ? Protection::plain : Protection::refused;
+  const bool must_seal = !endpoint.takes_plain || (on_wire && session.encryption == RdmaEncryption::required);
+  if (endpoint.seals && session.sealing != fabric::Sealing::none) {
+    // Who requires encryption is served nothing that a secret key opens years later.
+    return must_seal && !session.has_forward_secrecy() ? Protection::refused : Protection::sealed;
+  }
+  return must_seal ? Protection::refused : Protection::plain;
 }
 
 bool may_dial_peer(std::string_view, std::string_view address, std::string_view http_peer) {

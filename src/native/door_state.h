@@ -31,6 +31,7 @@ struct Metrics {
   metrics::Counter& window_out;
   metrics::Counter& sessions_made;
   metrics::Counter& sessions_refused;
+  metrics::Counter& sessions_without_secrecy;
   metrics::Gauge& sessions;
   metrics::Gauge& watches;
   metrics::Counter& watch_changes;

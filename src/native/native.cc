@@ -133,6 +133,7 @@ std::vector<NativeDoor::SessionView> NativeDoor::list_sessions() const {
     view.windows = read(session->told.windows);
     view.in_flight = static_cast<uint32_t>(std::max<int64_t>(read(session->told.in_flight), 0));
     view.streams = read(session->streams_open);
+    view.has_forward_secrecy = session->has_forward_secrecy();
     views.push_back(std::move(view));
   }
   return views;

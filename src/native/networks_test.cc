@@ -22,25 +22,18 @@ class NativeNetworks : public DoorTest {
     EXPECT_TRUE(door_->attach(core_, device_, "verbs;ofi_rxm", "device"));
   }
   // The answer to a session's request from there; its status if it was refused.
-  nlohmann::json ask(const std::string& from, bool seals, FakePeer* peer = nullptr) {
-    wire::Nonce nonce;
-    fill_random(nonce);
-    nlohmann::json wanted{{"version", 1}, {"client_nonce", to_hex(nonce)}};
-    if (seals) wanted["sealing"] = {"aes-256-gcm"};
-    const std::string body = wanted.dump();
-    FakeExchange exchange("POST", "/-/session", body);
-    exchange.peer = from;
-    sign(exchange, body);
-    serve(exchange);
-    if (exchange.response.status != 200) return exchange.response.status;
-    const auto answer = nlohmann::json::parse(exchange.response.body);
+  nlohmann::json offer(const std::string& from, bool seals, FakePeer* peer = nullptr,
+                       unsigned version_max = wire::protocol_version_max) {
+    TestHandshake handshake(version_max);
+    if (seals) handshake.wanted["sealing"] = {"aes-256-gcm"};
+    client_address_ = from;
+    const auto exchange = answer_to(handshake);
+    if (exchange->response.status != 200) return exchange->response.status;
     if (peer != nullptr) {
-      wire::Nonce server;
-      std::ranges::copy(*from_hex(answer["server_nonce"].get<std::string>()), server.begin());
-      peer->session = std::stoull(answer["session"].get<std::string>(), nullptr, 16);
-      peer->master = wire::derive_master("secret/root", nonce, server, peer->session);
+      peer->master = handshake.master("secret/root", exchange->response.body);
+      peer->session = handshake.session();
     }
-    return answer["endpoints"];
+    return nlohmann::json::parse(exchange->response.body)["endpoints"];
   }
   size_t answers_to_hello(FakePeer& peer, uint64_t sealed_by) {
     peer.keys = wire::derive_stream(peer.master, 1, sealed_by != 0);
@@ -55,11 +48,11 @@ class NativeNetworks : public DoorTest {
 };
 
 TEST_F(NativeNetworks, AnAccountGetsSessionsWhereItMayBeUsed) {
-  EXPECT_EQ(ask("10.0.0.1", false).size(), 2u);
-  EXPECT_EQ(ask("10.1.0.1", false), 403);
-  EXPECT_EQ(ask("::ffff:10.1.0.1", false), 403);
-  EXPECT_EQ(ask("192.168.0.1", false).size(), 2u) << "no entry holds it";
-  EXPECT_EQ(ask("", false), 403) << "an address that cannot be read";
+  EXPECT_EQ(offer("10.0.0.1", false).size(), 2u);
+  EXPECT_EQ(offer("10.1.0.1", false), 403);
+  EXPECT_EQ(offer("::ffff:10.1.0.1", false), 403);
+  EXPECT_EQ(offer("192.168.0.1", false).size(), 2u) << "no entry holds it";
+  EXPECT_EQ(offer("", false), 403) << "an address that cannot be read";
   EXPECT_EQ(door_->sessions(), 2u);
 }
 
@@ -85,28 +78,36 @@ TEST_F(NativeNetworks, AnOpenSessionEndsWhenItsKeyIsOfAnAccountThatMayNotBeUsedT
 }
 
 TEST_F(NativeNetworks, EncryptionIsThatOfTheClientsNetwork) {
-  const auto plain_only = ask("10.2.0.1", true);
+  const auto plain_only = offer("10.2.0.1", true);
   ASSERT_EQ(plain_only.size(), 2u);
   EXPECT_FALSE(plain_only[1].contains("sealed")) << "never, there";
   EXPECT_FALSE(plain_only[1]["encrypted"].get<bool>());
-  const auto sealed = ask("10.3.0.1", true);
+  const auto sealed = offer("10.3.0.1", true);
   ASSERT_EQ(sealed.size(), 2u);
   EXPECT_TRUE(sealed[1].contains("sealed"));
-  const auto asks_none = ask("10.3.0.1", false);
+  const auto asks_none = offer("10.3.0.1", false);
   ASSERT_EQ(asks_none.size(), 1u) << "the device is for sealed sessions alone";
   EXPECT_EQ(asks_none[0]["provider"], "local") << "shared memory does not leave the host";
-  EXPECT_TRUE(ask("192.168.0.1", true)[1].contains("sealed"));
-  EXPECT_FALSE(ask("192.168.0.1", false)[1].contains("sealed"));
+  EXPECT_TRUE(offer("192.168.0.1", true)[1].contains("sealed"));
+  EXPECT_FALSE(offer("192.168.0.1", false)[1].contains("sealed"));
+}
+
+TEST_F(NativeNetworks, WhereEncryptionIsRequiredItHasForwardSecrecy) {
+  constexpr unsigned before_exchange = wire::version_of_key_exchange - 1;
+  FakePeer older;
+  EXPECT_EQ(offer("10.3.0.1", true, &older, before_exchange).size(), 1u) << "shared memory alone";
+  EXPECT_EQ(answers_to_hello(older, older.session), 0u);
+  EXPECT_TRUE(offer("192.168.0.1", true, nullptr, before_exchange)[1].contains("sealed"));
 }
 
 TEST_F(NativeNetworks, WhatIsNotOfferedIsNotTaken) {
   FakePeer plain, sealed, elsewhere;
-  ask("10.3.0.1", false, &plain);
+  offer("10.3.0.1", false, &plain);
   EXPECT_EQ(answers_to_hello(plain, 0), 0u);
-  ask("10.3.0.1", true, &sealed);
+  offer("10.3.0.1", true, &sealed);
   EXPECT_EQ(answers_to_hello(sealed, 0), 0u);
   EXPECT_EQ(answers_to_hello(sealed, sealed.session), 1u);
-  ask("10.2.0.1", true, &elsewhere);
+  offer("10.2.0.1", true, &elsewhere);
   EXPECT_EQ(answers_to_hello(elsewhere, elsewhere.session), 0u) << "it was told that it is plain";
   EXPECT_EQ(answers_to_hello(elsewhere, 0), 1u);
 }

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/aead.h"
 #include "base/hmac.h"
 #include "base/log_limit.h"
 #include "call/account.h"
@@ -11,6 +10,7 @@
 #include "http/signed_exchange.h"
 #include "memory/cuda_devices.h"
 #include "memory/whole_body.h"
+#include "native/session_request.h"
 #include "native/wire/device.h"
 #include "s3_http/error_response.h"
 
@@ -31,93 +31,15 @@ Task<Result<memory::WholeBody>> read_body(DoorState& door, http::Exchange& excha
   co_return body;
 }
 
-struct Wanted {
-  wire::Nonce nonce;
-  std::vector<std::string> providers;  // none: all
-  unsigned version = 1;
-  std::string user_agent;
-  fabric::Sealing sealing = fabric::Sealing::none;
-};
-
-constexpr size_t user_agent_size_max = 256;
-constexpr size_t sealings_max = 8;
-
-// The client's name and version, optional: printable ASCII, as a User-Agent header has it.
-Result<std::string> parse_user_agent(const Json& json) {
-  const auto found = json.find("user_agent");
-  if (found == json.end()) return std::string();
-  const auto* const text = found->get_ptr<const std::string*>();
-  const auto printable = [](char c) { return c >= ' ' && c <= '~'; };
-  if (text == nullptr || text->size() > user_agent_size_max || !std::ranges::all_of(*text, printable)) {
-    return fail(Errc::invalid_request, "native: user agent");
-  }
-  return *text;
-}
-
-// The cipher for a client that lists those that it has, the one that is fastest there first: AES unless one of the two
-// machines is faster with the other. A client without a list wants no sealing.
-Result<fabric::Sealing> choose_sealing(const Json& json) {
-  using fabric::Sealing;
-  const auto found = json.find("sealing");
-  if (found == json.end()) return Sealing::none;
-  if (!found->is_array() || found->empty() || found->size() > sealings_max) {
-    return fail(Errc::invalid_request, "native: sealing");
-  }
-  bool aes = false, chacha = false, aes_first = fastest_aead() == AeadKind::aes_256_gcm;
-  for (const Json& name : *found) {
-    const auto* const text = name.get_ptr<const std::string*>();
-    if (text == nullptr) return fail(Errc::invalid_request, "native: sealing");
-    const auto sealing = fabric::usable_sealing_of(*text);
-    if (sealing == Sealing::chacha20_poly1305 && !aes) aes_first = false;
-    aes = aes || sealing == Sealing::aes_256_gcm;
-    chacha = chacha || sealing == Sealing::chacha20_poly1305;
-  }
-  if (!aes && !chacha) return fail(Errc::not_implemented, "native: this server has none of the client's ciphers");
-  return aes && (aes_first || !chacha) ? Sealing::aes_256_gcm : Sealing::chacha20_poly1305;
-}
-
-Result<Wanted> parse_wanted(const std::string& body) {
-  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return fail(Errc::invalid_request, "native: session request is no JSON object");
-  const auto version = json.find("version");
-  if (version == json.end() || !version->is_number_integer() || *version != wire::version) {
-    return fail(Errc::not_implemented, "native: protocol version");
-  }
-  // The client's newest version. Servers of version 1 ignore it.
-  const auto newest = json.find("version_max");
-  unsigned version_max = 1;
-  if (newest != json.end()) {
-    if (!newest->is_number_unsigned()) return fail(Errc::invalid_request, "native: version_max");
-    version_max = static_cast<unsigned>(std::min<uint64_t>(newest->get<uint64_t>(), wire::protocol_version_max));
-  }
-  const auto nonce = json.find("client_nonce");
-  if (nonce == json.end() || !nonce->is_string()) return fail(Errc::invalid_request, "native: client nonce");
-  const auto raw = from_hex(nonce->get_ref<const std::string&>());
-  Wanted wanted;
-  wanted.version = std::max(version_max, 1u);
-  VB_ASSIGN(wanted.user_agent, parse_user_agent(json));
-  VB_ASSIGN(wanted.sealing, choose_sealing(json));
-  if (!raw || raw->size() != wanted.nonce.size()) return fail(Errc::invalid_request, "native: client nonce");
-  std::ranges::copy(*raw, wanted.nonce.begin());
-  if (const auto providers = json.find("providers"); providers != json.end()) {
-    if (!providers->is_array() || providers->size() > 16) return fail(Errc::invalid_request, "native: providers");
-    for (const Json& name : *providers) {
-      if (!name.is_string()) return fail(Errc::invalid_request, "native: providers");
-      wanted.providers.push_back(name.get<std::string>());
-    }
-  }
-  return wanted;
-}
-
 // "verbs" wants "verbs;ofi_rxm" too: the part before ';' is the core provider.
-bool wants(const Wanted& wanted, std::string_view provider) {
+bool wants(const SessionRequest& wanted, std::string_view provider) {
   if (wanted.providers.empty()) return true;
   return std::ranges::any_of(wanted.providers, [&](std::string_view name) {
     return name == provider || name == provider.substr(0, provider.find(';'));
   });
 }
 
-Json endpoints_json(const DoorState& door, const Session& session, const Wanted& wanted) {
+Json endpoints_json(const DoorState& door, const Session& session, const SessionRequest& wanted) {
   Json list = Json::array();
   for (size_t i = 0; i < door.endpoints.size(); ++i) {
     const EndpointInfo& endpoint = door.endpoints[i];
@@ -137,6 +59,22 @@ Json endpoints_json(const DoorState& door, const Session& session, const Wanted&
   return list;
 }
 
+// A session's own line in the log says what protects it, for clients that could do better.
+void note_opened(DoorState& door, const Session& session) {
+  door.metrics.sessions_made.add();
+  door.metrics.sessions.set(static_cast<int64_t>(door.sessions.size()));
+  static log::Limit limit, old_limit;
+  limit.info("native: session opened access_key={} peer={}", log::printable(session.identity.access_key),
+             session.peer_address);
+  if (session.has_forward_secrecy()) return;
+  door.metrics.sessions_without_secrecy.add();
+  if (session.sealing == fabric::Sealing::none) return;
+  old_limit.warn(
+      "native: a client's version has no forward secrecy: what its session seals can be opened later by its secret key "
+      "(where encryption is required it gets no RDMA) version={} access_key={} peer={}",
+      session.version, log::printable(session.identity.access_key), session.peer_address);
+}
+
 Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::Response& response,
                                 auth::Identity& who) {
   // The signature covers the body's hash, so the nonce and the options are the signer's.
@@ -152,7 +90,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   if (sha256_of(as_bytes(body)) != verified.payload_sha256) {
     co_return fail(Errc::content_sha256_mismatch, "native: session request");
   }
-  VB_CO_ASSIGN(Wanted wanted, parse_wanted(body));
+  VB_CO_ASSIGN(SessionRequest wanted, parse_session_request(body));
   if (door.stopping) co_return fail(Errc::service_unavailable, "native: stopping");
   if (!door.nonces.fresh(wanted.nonce, SteadyClock::now())) {
     co_return fail(Errc::access_denied, "native: this session request was used before");
@@ -170,23 +108,24 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   if (session->encryption == RdmaEncryption::off) session->sealing = fabric::Sealing::none;
   session->secure = exchange.secure();
   session->opened_us = door.service.clock.now_us();
-  wire::Nonce server_nonce;
-  fill_random(server_nonce);
-  VB_CO_TRY(door.sessions.add(session, wanted.nonce, server_nonce, verified.key->credentials.secret_key));
-  door.metrics.sessions_made.add();
-  door.metrics.sessions.set(static_cast<int64_t>(door.sessions.size()));
+  // The first public-key work, and the last: for a signer, once, and only where a place is free.
+  SessionKeyMaker keys(wanted, verified.payload_sha256, verified.key->credentials.secret_key);
+  const auto make_master = [&keys](uint64_t id) { return keys.master(id); };
+  VB_CO_TRY(door.sessions.add(session, make_master));
+  note_opened(door, *session);
 
   unsigned cores = 0;
   for (const EndpointInfo& endpoint : door.endpoints) cores = std::max(cores, endpoint.core + 1);
   Json answer = {{"version", session->version},
                  {"session", fmt::format("{:016x}", session->id)},
-                 {"server_nonce", to_hex(server_nonce)},
                  {"credits", door.options.credits},
                  {"idle_timeout_s", door.options.idle_timeout.count()},
                  {"cores", cores},
                  {"key_hash", "crc32c"},
                  {"trace_context", true},
                  {"endpoints", endpoints_json(door, *session, wanted)}};
+  answer["server_nonce"] = to_hex(keys.server_nonce());
+  if (const auto key = keys.server_key()) answer["server_key"] = to_hex(*key);
   if (const auto devices = door.devices(); session->version >= wire::version_of_devices && devices != nullptr) {
     answer["device_memory"] = Json::array({"cuda"});
     if (devices->maps_pieces()) answer["device_memory"].push_back("cuda-descriptors");
@@ -195,9 +134,6 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   response.headers.emplace_back("content-type", "application/json");
   response.headers.emplace_back("cache-control", "no-store");
   response.headers.emplace_back("x-verbena-proof", wire::answer_proof(session->master, response.body));
-  static log::Limit limit;
-  limit.info("native: session opened access_key={} peer={}", log::printable(verified.identity.access_key),
-             session->peer_address);
   co_return Result<void>{};
 }
 

@@ -46,21 +46,29 @@ Result<void> SessionTable::take_place(Session& session) {
   if (session.of_account != nullptr && session.of_client != nullptr) return {};
   const bool of_account = session.of_account == nullptr;
   (of_account ? refused_account_ : refused_client_).add();
-  session.of_account.reset();
-  session.of_client.reset();
-  size_.fetch_sub(1, std::memory_order_relaxed);
+  give_place_back(session);
   return fail(Errc::slow_down,
               of_account ? "native: too many sessions of this account" : "native: too many sessions from this address");
 }
 
-Result<void> SessionTable::add(const std::shared_ptr<Session>& session, wire::Nonce client, wire::Nonce server,
-                               std::string_view secret_key) {
+void SessionTable::give_place_back(Session& session) {
+  session.of_account.reset();
+  session.of_client.reset();
+  size_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Result<void> SessionTable::add(const std::shared_ptr<Session>& session, const MakeMaster& make_master) {
   VB_TRY(take_place(*session));
   session->used(SteadyClock::now());
   for (;;) {
     fill_random(std::as_writable_bytes(std::span(&session->id, 1)));
     if (session->id == 0) continue;
-    session->master = wire::derive_master(secret_key, client, server, session->id);
+    const auto master = make_master(session->id);
+    if (!master) {
+      give_place_back(*session);
+      return std::unexpected(master.error());
+    }
+    session->master = *master;
     Shard& home = shard(session->id);
     std::lock_guard lock(home.mutex);
     if (home.sessions.emplace(session->id, session).second) return {};

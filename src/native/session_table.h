@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,6 +28,8 @@ namespace verbena::native {
 struct Session {
   uint64_t id = 0;
   unsigned version = 1;  // of the protocol, as negotiated
+  // Whether its keys need ephemeral ones that are gone: what was recorded stays closed when the secret key leaks later.
+  bool has_forward_secrecy() const { return version >= wire::version_of_key_exchange; }
   wire::MasterKey master;
   auth::AccessKeyPtr key;  // that opened it; its streams check it again after a change
   auth::Identity identity;
@@ -64,9 +67,11 @@ class SessionTable {
   };
   explicit SessionTable(Limits limits);
 
-  // Gives `session` a random unused id. slow_down when the table is full, or its account or address has too many.
-  Result<void> add(const std::shared_ptr<Session>& session, wire::Nonce client, wire::Nonce server,
-                   std::string_view secret_key);
+  // The master key of the session with this id. May be called again, with another id.
+  using MakeMaster = std::function<Result<wire::MasterKey>(uint64_t session)>;
+  // Gives `session` a random unused id, and its master key, which is made only once there is a place for it. slow_down
+  // when the table is full, or its account or address has too many; errors of `make_master`.
+  Result<void> add(const std::shared_ptr<Session>& session, const MakeMaster& make_master);
   std::shared_ptr<Session> find(uint64_t id) const;
   std::vector<std::shared_ptr<Session>> all() const;
   void end(uint64_t id);
@@ -84,6 +89,7 @@ class SessionTable {
   const Shard& shard(uint64_t id) const { return shards_[id % shard_count]; }
 
   Result<void> take_place(Session& session);
+  void give_place_back(Session& session);
 
   Limits limits_;
   ClientCounts accounts_, clients_;

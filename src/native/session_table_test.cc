@@ -9,9 +9,11 @@ namespace {
 
 using std::chrono::seconds;
 
+Result<wire::MasterKey> no_key(uint64_t) { return wire::MasterKey{}; }
+
 std::shared_ptr<Session> add(SessionTable& table) {
   auto session = std::make_shared<Session>();
-  EXPECT_TRUE(table.add(session, {}, {}, "secret"));
+  EXPECT_TRUE(table.add(session, no_key));
   return session;
 }
 
@@ -30,12 +32,34 @@ TEST(SessionTable, FindsWhatWasAddedUntilItEnds) {
 TEST(SessionTable, IsBounded) {
   SessionTable table({.sessions_max = 2, .idle_timeout = seconds(10), .hello_timeout = seconds(1)});
   auto a = add(table), b = add(table);
-  auto refused = table.add(std::make_shared<Session>(), {}, {}, "secret");
+  auto refused = table.add(std::make_shared<Session>(), no_key);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error(), Errc::slow_down);
   table.end(a->id);
   add(table);
   EXPECT_EQ(table.size(), 2u);
+}
+
+// An exchange of keys costs a core tens of microseconds: no caller has one beyond its limits.
+TEST(SessionTable, MakesNoKeyWithoutAPlaceAndKeepsNoPlaceWithoutAKey) {
+  SessionTable table({.sessions_max = 2, .idle_timeout = seconds(10), .hello_timeout = seconds(1)});
+  int made = 0;
+  const auto count = [&made](uint64_t) -> Result<wire::MasterKey> {
+    ++made;
+    return wire::MasterKey{};
+  };
+  const auto refuse = [](uint64_t) -> Result<wire::MasterKey> { return fail(Errc::invalid_argument); };
+  ASSERT_TRUE(table.add(std::make_shared<Session>(), count));
+  for (int i = 0; i < 5; ++i) {
+    const auto refused = table.add(std::make_shared<Session>(), refuse);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error(), Errc::invalid_argument);
+  }
+  EXPECT_EQ(table.size(), 1u);
+  EXPECT_EQ(table.all().size(), 1u);
+  ASSERT_TRUE(table.add(std::make_shared<Session>(), count));
+  EXPECT_FALSE(table.add(std::make_shared<Session>(), count));
+  EXPECT_EQ(made, 2);
 }
 
 std::shared_ptr<Session> session_of(const std::string& account, const std::string& address, bool superuser = false) {
@@ -51,7 +75,7 @@ std::shared_ptr<Session> session_of(const std::string& account, const std::strin
 }
 
 bool fits(SessionTable& table, const std::shared_ptr<Session>& session) {
-  const auto added = table.add(session, {}, {}, "secret");
+  const auto added = table.add(session, no_key);
   if (!added) {
     EXPECT_EQ(added.error(), Errc::slow_down);
   }

@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "http/test_exchange.h"
 #include "native/native.h"
+#include "native/test_handshake.h"
 #include "native/wire/bodies.h"
 #include "native/wire/message.h"
 #include "store/memory/test_store.h"
@@ -154,11 +155,14 @@ class DoorTest : public testing::Test {
     boost::asio::co_spawn(core_.io(), http::serve_whole(handler, exchange), boost::asio::detached);
     run();
   }
-  std::string wanted(const wire::Nonce& nonce, unsigned version_max = 1) const {
-    nlohmann::json body{{"version", 1}, {"client_nonce", to_hex(nonce)}, {"providers", {"local"}}};
-    if (!user_agent_.empty()) body["user_agent"] = user_agent_;
-    if (version_max > 1) body["version_max"] = version_max;
-    return body.dump();
+  // The answer to a session's request from client_address_.
+  std::unique_ptr<FakeExchange> answer_to(TestHandshake& handshake) {
+    const std::string& body = handshake.body();
+    auto exchange = std::make_unique<FakeExchange>("POST", "/-/session", body);
+    exchange->peer = client_address_;
+    sign(*exchange, body);
+    serve(*exchange);
+    return exchange;
   }
   static void sign(FakeExchange& exchange, std::string_view body, std::string_view secret = "secret/root",
                    std::string_view key = "AKROOT") {
@@ -169,21 +173,15 @@ class DoorTest : public testing::Test {
   }
   // Opens a session from client_address_.
   FakePeer open_session(fabric::PeerId id = 1, unsigned version_max = 1) {
-    wire::Nonce nonce;
-    fill_random(nonce);
-    const std::string body = wanted(nonce, version_max);
-    FakeExchange exchange("POST", "/-/session", body);
-    exchange.peer = client_address_;
-    sign(exchange, body);
-    serve(exchange);
-    EXPECT_EQ(exchange.response.status, 200) << exchange.response.body;
+    TestHandshake handshake(version_max);
+    handshake.wanted["providers"] = {"local"};
+    if (!user_agent_.empty()) handshake.wanted["user_agent"] = user_agent_;
+    const auto exchange = answer_to(handshake);
+    EXPECT_EQ(exchange->response.status, 200) << exchange->response.body;
     FakePeer peer;
     peer.id = id;
-    const auto answer = nlohmann::json::parse(exchange.response.body);
-    peer.session = std::stoull(answer["session"].get<std::string>(), nullptr, 16);
-    wire::Nonce server;
-    std::ranges::copy(*from_hex(answer["server_nonce"].get<std::string>()), server.begin());
-    peer.master = wire::derive_master("secret/root", nonce, server, peer.session);
+    peer.master = handshake.master("secret/root", exchange->response.body);
+    peer.session = handshake.session();
     peer.keys = wire::derive_stream(peer.master, 0);
     return peer;
   }

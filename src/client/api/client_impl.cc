@@ -143,6 +143,7 @@ Outcome<> Client::Impl::open() {
     if (options_.provider != "auto" && !options_.provider.empty()) session.providers = {options_.provider};
     // Only the same host or an encrypted transport, as TLS was asked for.
     session.encrypted_only = only_same_host;
+    session.forward_secrecy_only = only_protected;
     session.seals = encryption != client::RdmaEncryption::off;
     session.connect_timeout = options_.connect_timeout;
     session.request_timeout = options_.operation_timeout;

@@ -34,6 +34,14 @@ std::optional<std::string> text(const Json& object, const char* name) {
   return it->get<std::string>();
 }
 
+// False: it is no hexadecimal text of that many bytes.
+bool read_hex(std::string_view text, MutableBytes into) {
+  const auto raw = from_hex(text);
+  if (!raw || raw->size() != into.size()) return false;
+  std::ranges::copy(*raw, into.begin());
+  return true;
+}
+
 std::optional<NativeEndpoint> endpoint(const Json& json) {
   if (!json.is_object()) return std::nullopt;
   const auto index = number(json, "index", 0xffff), core = number(json, "core", 0xffff);
@@ -123,10 +131,12 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
   NativeAnswer answer;
   answer.terms.version = static_cast<unsigned>(*version);
   const auto [end, ec] = std::from_chars(session->data(), session->data() + session->size(), answer.terms.session, 16);
-  const auto raw_nonce = from_hex(*nonce);
   if (ec != std::errc() || end != session->data() + session->size()) return std::unexpected(bad);
-  if (!raw_nonce || raw_nonce->size() != answer.server_nonce.size()) return std::unexpected(bad);
-  std::ranges::copy(*raw_nonce, answer.server_nonce.begin());
+  if (!read_hex(*nonce, answer.server_nonce)) return std::unexpected(bad);
+  if (answer.terms.has_forward_secrecy()) {
+    const auto key = text(json, "server_key");
+    if (!key || !read_hex(*key, answer.server_key)) return std::unexpected(bad);
+  }
   answer.terms.credits = static_cast<uint32_t>(*credits);
   answer.terms.cores = static_cast<uint32_t>(*cores);
   answer.terms.idle_timeout = std::chrono::seconds(*idle_s);
@@ -153,24 +163,46 @@ static Json sealings() {
   return names;
 }
 
+// The session's master key. malformed: no secret comes out of the server's key.
+static Result<wire::MasterKey> master_of(std::string_view secret_key, const wire::SessionNumbers& numbers,
+                                         const NativeAnswer& answer, wire::KeyExchange exchange, EphemeralKey own) {
+  if (!answer.terms.has_forward_secrecy()) return wire::derive_master(secret_key, numbers);
+  exchange.server = answer.server_key;
+  const auto shared = own.agree(exchange.server);
+  if (!shared) return fail(Errc::malformed, "native: the server's key");
+  return wire::derive_master(secret_key, numbers, exchange, *shared);
+}
+
 Result<SessionTerms> request_session(const NativeOptions& options, const std::stop_token& stop) {
-  wire::Nonce nonce;
-  fill_random(nonce);
+  wire::SessionNumbers numbers;
+  fill_random(numbers.client);
+  const unsigned newest = wire::newest_version();
   // Servers from before version 2 read "version" alone.
   Json wanted = {{"version", 1},
-                 {"version_max", wire::protocol_version_max},
-                 {"client_nonce", to_hex(nonce)},
+                 {"version_max", newest},
+                 {"client_nonce", to_hex(numbers.client)},
                  {"user_agent", net::client_name},
                  {"providers", options.providers}};
   if (options.seals) wanted["sealing"] = sealings();
+  // The private key of this request alone: it is erased when this returns, or before.
+  EphemeralKey own;
+  if (newest >= wire::version_of_key_exchange) {
+    VB_ASSIGN(own, EphemeralKey::make());
+    wanted["client_key"] = to_hex(own.public_key());
+  }
   const std::string body = wanted.dump();
+  const wire::KeyExchange exchange{.request = sha256_of(as_bytes(body)), .client = own.public_key(), .server = {}};
   std::string server_ip;
   VB_ASSIGN(const net::HttpReply reply, ask(options, body, stop, server_ip));
   if (reply.status != 200) return std::unexpected(refusal(reply));
 
   VB_ASSIGN(NativeAnswer answer, parse_session_answer(reply.body));
   SessionTerms& terms = answer.terms;
-  terms.master = wire::derive_master(options.credentials.secret_key, nonce, answer.server_nonce, terms.session);
+  if (terms.version > newest) return fail(Errc::unsupported, "native: protocol version");
+  numbers.server = answer.server_nonce;
+  numbers.session = terms.session;
+  VB_ASSIGN(terms.master, master_of(options.credentials.secret_key, numbers, answer, exchange, std::move(own)));
+  // An answer of an older version is proved, too: by a server that knows the secret key, for this request.
   const auto proof = reply.header("x-verbena-proof");
   if (!proof || !equal_constant_time(as_bytes(*proof), as_bytes(wire::answer_proof(terms.master, reply.body)))) {
     return fail(Errc::malformed, "native: the session answer's proof does not fit the secret key");

@@ -12,6 +12,9 @@ namespace verbena::client {
 // The terms on which the server has opened a session, from its authenticated answer.
 struct SessionTerms {
   unsigned version = 1;  // of the protocol
+  // Whether the session's keys need ephemeral ones that are gone: what was recorded stays closed when the secret key
+  // leaks later.
+  bool has_forward_secrecy() const { return version >= native::wire::version_of_key_exchange; }
   uint64_t session = 0;
   native::wire::MasterKey master;
   uint32_t credits = 0;  // per endpoint
@@ -32,6 +35,7 @@ Result<SessionTerms> request_session(const NativeOptions& options, const std::st
 struct NativeAnswer {
   SessionTerms terms;
   native::wire::Nonce server_nonce{};
+  EphemeralKey::Public server_key{};  // from version 9 on
 };
 Result<NativeAnswer> parse_session_answer(std::string_view body);
 

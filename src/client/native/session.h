@@ -56,6 +56,8 @@ struct NativeOptions {
   std::vector<std::string> providers = {"local", "verbs", "tcp"};
   // Restricts to transports that cannot be read on the network: the same host, or encryption.
   bool encrypted_only = false;
+  // Takes sealed RDMA only of a server whose keys have forward secrecy, as encrypted `tcp` always has.
+  bool forward_secrecy_only = false;
   // Asks for RDMA that is encrypted and authenticated (fabric/sealed). A server that cannot seal offers it plain.
   bool seals = false;
   std::chrono::milliseconds connect_timeout{5'000};

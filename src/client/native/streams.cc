@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "client/native/dial.h"
 #include "client/native/handshake.h"
 #include "client/retry.h"
@@ -19,6 +20,14 @@ static bool is_protected(const NativeEndpoint& endpoint) {
   return endpoint.provider == "tcp" ? endpoint.encrypted : endpoint.sealing != fabric::Sealing::none;
 }
 
+static void note_without_secrecy(const NativeOptions& options) {
+  static log::Limit limit;
+  limit.warn(
+      "native: the version of the server at {} has no forward secrecy: what this session seals can be opened "
+      "later by its secret key",
+      options.host);
+}
+
 Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const SessionTerms& terms,
                                                                           const NativeOptions& options,
                                                                           const NativeDial& dial,
@@ -28,8 +37,11 @@ Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const 
   for (const NativeEndpoint& endpoint : terms.endpoints) {
     if (!same_provider(provider, endpoint.provider)) continue;
     if (options.encrypted_only && !is_protected(endpoint)) continue;
-    VB_ASSIGN(auto link, dial(endpoint, terms));
     const bool sealed = endpoint.sealing != fabric::Sealing::none;
+    if (sealed && options.forward_secrecy_only && !terms.has_forward_secrecy()) {
+      return fail(Errc::unsupported, "native: the server's version has no forward secrecy, which encryption requires");
+    }
+    VB_ASSIGN(auto link, dial(endpoint, terms));
     NativeStream::Setup setup{.endpoint = endpoint,
                               .session = terms.session,
                               .keys = wire::derive_stream(terms.master, endpoint.index, sealed),
@@ -65,6 +77,9 @@ Result<std::shared_ptr<NativeStreams>> NativeStreams::open(const NativeOptions& 
       continue;
     }
     if (streams->empty()) continue;
+    if (streams->front()->endpoint().sealing != fabric::Sealing::none && !terms->has_forward_secrecy()) {
+      note_without_secrecy(options);
+    }
     std::shared_ptr<NativeStreams> all(new NativeStreams);
     all->streams_ = std::move(*streams);
     all->credits_ = terms->credits;

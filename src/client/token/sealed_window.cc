@@ -1,7 +1,5 @@
 #include "client/token/sealed_window.h"
 
-#include <openssl/crypto.h>
-
 #include "base/copy.h"
 #include "rdma/sealing.h"
 
@@ -17,8 +15,6 @@ SealedWindow::SealedWindow(size_t length)
   const bool aes = fastest_aead() == AeadKind::aes_256_gcm;
   key_.sealing = aes ? fabric::Sealing::aes_256_gcm : fabric::Sealing::chacha20_poly1305;
 }
-
-SealedWindow::~SealedWindow() { OPENSSL_cleanse(key_.bytes.data(), key_.bytes.size()); }
 
 std::string SealedWindow::header() const { return rdma::format_sealing(key_); }
 

@@ -14,7 +14,6 @@ class SealedWindow {
   // For `length` bytes of the caller, at most fabric::sealed::transfer_size_max.
   explicit SealedWindow(size_t length);
   SealedWindow(const SealedWindow&) = delete;
-  ~SealedWindow();  // wipes the key
 
   MutableBytes memory() const { return {memory_.get(), size_}; }  // to be lent
   std::string header() const;                                     // for the request: a secret

@@ -19,23 +19,23 @@ AeadNonce nonce_of(uint64_t number) {
   return nonce;
 }
 
-Sha256 root_of(const ConnectionKey& key, const Salt& salt, std::string_view label, Bytes more = {}) {
+Wiped<Sha256> root_of(const ConnectionKey& key, const Salt& salt, std::string_view label, Bytes more = {}) {
   std::string text = "verbena-sealed-1 " + std::string(label);
   text.push_back('\0');
   text.append(as_text(salt));
   text.append(as_text(more));
-  return HmacSha256(key.bytes).sign(as_bytes(text));
+  return Wiped<Sha256>(Wiped<HmacSha256>(Bytes(key.bytes))->sign(as_bytes(text)));
 }
 
 }  // namespace
 
 Cipher::Cipher(const Sha256& root, AeadKind kind, unsigned epoch_bits)
-    : root_(root), kind_(kind), epoch_bits_(epoch_bits) {}
+    : root_(Bytes(root)), kind_(kind), epoch_bits_(epoch_bits) {}
 
 Cipher::Epoch Cipher::make(uint64_t epoch) const {
   std::string text("verbena-sealed-1 epoch", 23);  // with its final zero
   for (size_t i = 0; i < 8; ++i) text.push_back(static_cast<char>(epoch >> (8 * i)));
-  Sha256 key = root_.sign(as_bytes(text));
+  Sha256 key = root_->sign(as_bytes(text));
   Epoch made{epoch, Aead(key, kind_)};
   OPENSSL_cleanse(key.data(), key.size());
   return made;
@@ -71,7 +71,7 @@ bool Cipher::open(uint64_t number, Bytes context, Bytes sealed, Bytes tag, std::
 
 Ciphers derive(const ConnectionKey& key, const Salt& salt, Side side, unsigned epoch_bits) {
   const AeadKind kind = aead_of(key.sealing);
-  const auto cipher = [&](std::string_view label) { return Cipher(root_of(key, salt, label), kind, epoch_bits); };
+  const auto cipher = [&](std::string_view label) { return Cipher(*root_of(key, salt, label), kind, epoch_bits); };
   Cipher to_server = cipher("messages to server"), to_client = cipher("messages to client");
   Cipher up = cipher("records to server"), down = cipher("records to client");
   if (side == Side::server) return {std::move(to_client), std::move(to_server), std::move(down), std::move(up)};
@@ -81,7 +81,7 @@ Ciphers derive(const ConnectionKey& key, const Salt& salt, Side side, unsigned e
 Cipher derive_transfer(const ConnectionKey& key, const Salt& salt, Direction direction, uint64_t length) {
   const std::string_view label = direction == Direction::to_server ? "transfer to server" : "transfer to client";
   const uint64_t told = cursor::little_endian(length);
-  return Cipher(root_of(key, salt, label, std::as_bytes(std::span(&told, 1))), aead_of(key.sealing));
+  return Cipher(*root_of(key, salt, label, std::as_bytes(std::span(&told, 1))), aead_of(key.sealing));
 }
 
 }  // namespace verbena::fabric::sealed

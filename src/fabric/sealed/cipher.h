@@ -8,6 +8,7 @@
 #include "base/aead.h"
 #include "base/bytes.h"
 #include "base/hmac.h"
+#include "base/wiped.h"
 #include "fabric/fabric.h"
 
 namespace verbena::fabric::sealed {
@@ -39,7 +40,7 @@ class Cipher {
   Epoch make(uint64_t epoch) const;
   Aead& of(uint64_t number);  // to seal with
 
-  HmacSha256 root_;
+  Wiped<HmacSha256> root_;
   AeadKind kind_;
   unsigned epoch_bits_;
   std::optional<Epoch> now_, before_;  // the newest in use, and the one before it

@@ -3,40 +3,65 @@
 #include <cstring>
 
 #include "base/checksum.h"
+#include "base/wiped.h"
 #include "native/wire/cursor.h"
 
 namespace verbena::native::wire {
 namespace {
 
-std::string endpoint_key(const MasterKey& master, std::string_view label, uint16_t endpoint) {
+// Leaves nothing of the key in memory.
+Sha256 hmac(Bytes key, Bytes data) { return Wiped<HmacSha256>(key)->sign(data); }
+
+Sha256 endpoint_key(const MasterKey& master, std::string_view label, uint16_t endpoint) {
   std::array<std::byte, 64> input;
   Writer out(input);
   out.text(label);
   out.u8(0);
   out.u16(endpoint);
-  return hmac_sha256(master.bytes, Bytes(input).first(out.size()));
+  return hmac(master.bytes, Bytes(input).first(out.size()));
 }
 
 MacKey stream_key(const MasterKey& master, std::string_view label, uint16_t endpoint) {
-  const std::string digest = endpoint_key(master, label, endpoint);
+  Sha256 digest = endpoint_key(master, label, endpoint);
   MacKey key;
   std::memcpy(key.bytes, digest.data(), sizeof key.bytes);
+  OPENSSL_cleanse(digest.data(), digest.size());
   return key;
 }
 
 }  // namespace
 
-MasterKey derive_master(std::string_view secret_key, const Nonce& client, const Nonce& server, uint64_t session) {
+MasterKey derive_master(std::string_view secret_key, const SessionNumbers& numbers) {
   std::array<std::byte, 128> input;
   Writer out(input);
   out.text("verbena-native-1 session");
   out.u8(0);
-  out.bytes(client);
-  out.bytes(server);
-  out.u64(session);
-  const std::string digest = hmac_sha256(as_bytes(secret_key), Bytes(input).first(out.size()));
+  out.bytes(numbers.client);
+  out.bytes(numbers.server);
+  out.u64(numbers.session);
   MasterKey master;
-  std::memcpy(master.bytes.data(), digest.data(), master.bytes.size());
+  master.bytes = hmac(as_bytes(secret_key), Bytes(input).first(out.size()));
+  return master;
+}
+
+// RFC 5869: extract, then one block of expand.
+MasterKey derive_master(std::string_view secret_key, const SessionNumbers& numbers, const KeyExchange& exchange,
+                        const Secret& shared) {
+  const MasterKey salt = derive_master(secret_key, numbers);
+  MasterKey extracted, master;
+  extracted.bytes = hmac(salt.bytes, shared.bytes());
+  std::array<std::byte, 256> context;
+  Writer out(context);
+  out.text("verbena-native-1 ephemeral");
+  out.u8(0);
+  out.bytes(exchange.request);
+  out.bytes(exchange.client);
+  out.bytes(exchange.server);
+  out.bytes(numbers.client);
+  out.bytes(numbers.server);
+  out.u64(numbers.session);
+  out.u8(1);  // the block's number
+  master.bytes = hmac(extracted.bytes, Bytes(context).first(out.size()));
   return master;
 }
 
@@ -47,18 +72,15 @@ StreamKeys derive_stream(const MasterKey& master, uint16_t endpoint, bool sealed
   return keys;
 }
 
-std::array<std::byte, 32> derive_connection(const MasterKey& master, uint16_t endpoint) {
-  const std::string digest = endpoint_key(master, "verbena-native-1 connection", endpoint);
-  std::array<std::byte, 32> key;
-  std::memcpy(key.data(), digest.data(), key.size());
-  return key;
+Sha256 derive_connection(const MasterKey& master, uint16_t endpoint) {
+  return endpoint_key(master, "verbena-native-1 connection", endpoint);
 }
 
 std::string answer_proof(const MasterKey& master, std::string_view body) {
   std::string input("verbena-native-1 answer");
   input.push_back('\0');
   input += body;
-  return to_hex(as_bytes(hmac_sha256(master.bytes, as_bytes(input))));
+  return to_hex(hmac(master.bytes, as_bytes(input)));
 }
 
 uint32_t core_of(std::string_view bucket, std::string_view key, uint32_t cores) {

@@ -118,30 +118,5 @@ TEST(ReplayWindow, RefusesWhatIsOlderThanTheWindow) {
   EXPECT_FALSE(window.accept(1'000'001));
 }
 
-TEST(Keys, BothDirectionsEachEndpointAndEachSessionHaveTheirOwn) {
-  Nonce client{}, server{};
-  server[0] = std::byte{1};
-  const MasterKey master = derive_master("secret", client, server, 7);
-  const auto equal = [](const MacKey& a, const MacKey& b) { return equal_constant_time(a.bytes, b.bytes); };
-  const StreamKeys stream = derive_stream(master, 0);
-  EXPECT_FALSE(equal(stream.to_server, stream.to_client));
-  EXPECT_FALSE(equal(stream.to_server, derive_stream(master, 1).to_server));
-  EXPECT_NE(derive_connection(master, 0), derive_connection(master, 1));
-  EXPECT_EQ(derive_connection(master, 0), derive_connection(derive_master("secret", client, server, 7), 0));
-  EXPECT_NE(derive_connection(master, 0), derive_connection(derive_master("Secret", client, server, 7), 0));
-  EXPECT_TRUE(equal(stream.to_server, derive_stream(derive_master("secret", client, server, 7), 0).to_server));
-  EXPECT_FALSE(equal(stream.to_server, derive_stream(derive_master("secret", client, server, 8), 0).to_server));
-  EXPECT_FALSE(equal(stream.to_server, derive_stream(derive_master("Secret", client, server, 7), 0).to_server));
-  EXPECT_FALSE(equal(stream.to_server, derive_stream(derive_master("secret", server, client, 7), 0).to_server));
-  EXPECT_NE(answer_proof(master, "a"), answer_proof(master, "b"));
-}
-
-TEST(Keys, ObjectsSpreadOverTheCores) {
-  std::vector<int> count(4);
-  for (int i = 0; i < 1000; ++i) ++count[core_of("bucket", "key/" + std::to_string(i), 4)];
-  for (int n : count) EXPECT_GT(n, 150);
-  EXPECT_EQ(core_of("b", "k", 1), 0u);
-}
-
 }  // namespace
 }  // namespace verbena::native::wire
