@@ -28,9 +28,8 @@ Result<const Action*> find_action(const Parameters& parameters, Reply& reply) {
     return fail(Errc::invalid_action, "iam");
   }
   // Unknown parameters are refused: they may be limits (a permissions boundary, a condition).
-  const std::string known = " Action Version" + std::string(action->parameters);
-  if (const auto unknown = parameters.find_unknown(known)) {
-    reply.message = "The parameter " + shown(*unknown) + " is not served here.";
+  if (auto fault = parameters.find_fault(action->parameters)) {
+    reply.message = std::move(*fault);
     return fail(Errc::validation_error, "iam");
   }
   return action;

@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -68,6 +69,23 @@ class QueryTest : public testing::Test {
     return nlohmann::json::parse(response.body);
   }
 
+  s3::Response serve_as_root(Service& service, Api api, const std::string& path, const std::string& query,
+                             const std::string& body) {
+    s3::Call of;
+    s3::Request request{of};
+    request.method = "POST";
+    request.raw_path = path;
+    request.raw_query = query;
+    const auto root = key("ROOT");
+    s3::Response response;
+    boost::asio::io_context io;
+    auto served =
+        boost::asio::co_spawn(io, service.serve(api, request, *root, body, response), boost::asio::use_future);
+    io.run();
+    served.get();
+    return response;
+  }
+
   std::filesystem::path folder_;
   FixedClock clock_;
   std::unique_ptr<auth::KeyRing> keys_ = auth::KeyRing::in_memory();
@@ -101,16 +119,62 @@ TEST(ParametersTest, NamesPathsAndTextsAreIams) {
 }
 
 TEST(ParametersTest, UnknownParametersAndListsAreReported) {
-  const auto parameters = Parameters::parse("A=1&L.member.1.x=a&L.member.2.x=b&L.member.4.x=d");
+  const auto parameters = Parameters::parse("A=1&L.member.1.x=a&L.member.2.x=b");
   ASSERT_TRUE(parameters);
-  EXPECT_FALSE(parameters->find_unknown(" A L.* "));
-  EXPECT_FALSE(Parameters::parse("L=")->find_unknown(" L.* ")) << "an empty list";
-  EXPECT_EQ(Parameters::parse("L=a")->find_unknown(" L.* "), "L");
-  EXPECT_EQ(parameters->find_unknown(" A "), "L.member.1.x");
-  EXPECT_EQ(parameters->find_unknown(" L.* "), "A");
+  EXPECT_FALSE(parameters->find_fault(" A L.*.x "));
+  EXPECT_FALSE(Parameters::parse("L=")->find_fault(" L.*.x ")) << "an empty list";
+  EXPECT_FALSE(Parameters::parse("Action=a&Version=b")->find_fault(" "));
+  const auto fault = [](const char* form, const char* known) { return Parameters::parse(form)->find_fault(known); };
+  EXPECT_EQ(fault("L=a", " L.*.x "), "The parameter L is not served here.");
+  EXPECT_EQ(fault("A=1&L.member.1.x=a", " A "), "The parameter L.member.1.x is not served here.");
+  EXPECT_EQ(fault("A=1", " L.*.x "), "The parameter A is not served here.");
   EXPECT_EQ(*parameters->members("L", "x", 10), (std::vector<std::string>{"a", "b"}));
   EXPECT_FALSE(parameters->members("L", "x", 1));
   EXPECT_FALSE(Parameters::parse("A=1&A=2"));
+}
+
+// They were accepted and not read: AssumeRole gave credentials without the policies that were to limit them.
+TEST(ParametersTest, MembersThatNobodyReadsAreRefused) {
+  constexpr const char* known = " A L.*.x M.*.Key|Value V.* ";
+  for (const char* form : {"L.member.2.x=b",
+                           "L.member.0.x=a",
+                           "L.member.1.x=a&L.member.3.x=b",
+                           "L.member.1.X=a",
+                           "L.member.1.y=a",
+                           "L.member.1=a",
+                           "L.member.1.=a",
+                           "L.member.01.x=a",
+                           "L.member.+1.x=a",
+                           "L.member.1.x.y=a",
+                           "L.member..x=a",
+                           "L.member.x=a",
+                           "L.x.1=a",
+                           "L.1.x=a",
+                           "L.member=a",
+                           "l.member.1.x=a",
+                           "L.member.99999999999999999999.x=a",
+                           "L.%2A.x=a",
+                           "L.%2A=a",
+                           "L.=a",
+                           "=a",
+                           "V.member.1.x=a",
+                           "V.member.1.=a",
+                           "V.%2A=a",
+                           "V.member.2=a",
+                           "M.member.1.Key|Value=a",
+                           "M.member.1.Key=a&M.member.3.Value=a",
+                           "Lx=",
+                           "L.member.1=",
+                           "L.=",
+                           "%2A="}) {
+    const auto parameters = Parameters::parse(form);
+    ASSERT_TRUE(parameters) << form;
+    EXPECT_TRUE(parameters->find_fault(known)) << form;
+  }
+  for (const char* form : {"V.member.2=b&V.member.1=a", "M.member.1.Value=a&M.member.1.Key=b",
+                           "M=&L=&V=&A=", "L.member.2.x=&L.member.1.x=&L.member.3.x="}) {
+    EXPECT_FALSE(Parameters::parse(form)->find_fault(known)) << form;
+  }
 }
 
 // The answer was not XML: it repeated invalid UTF-8.
@@ -192,6 +256,21 @@ TEST_F(QueryTest, ASessionEndsWithItsHour) {
   EXPECT_EQ(store_->find(id, token, clock_.now_s).error().code, Errc::expired_token);
 }
 
+TEST_F(QueryTest, ASessionsPoliciesAreReadOrTheCallIsRefused) {
+  const std::string document =
+      R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"sts:AssumeRole"}})";
+  ask("CreateRole&RoleName=r&AssumeRolePolicyDocument=" + auth::uri_encode(document, true));
+  const std::string call = "AssumeRole&RoleArn=arn:aws:iam::000000000000:role/r&RoleSessionName=job";
+  const std::string arn = "=arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess";
+  EXPECT_EQ(code(ask(call + "&PolicyArns.member.1.arn" + arn)), "");
+  for (const char* name : {"member.2.arn", "member.0.arn", "member.1.Arn", "member.1", "arn.1"}) {
+    EXPECT_EQ(code(ask(call + "&PolicyArns." + name + arn)), "ValidationError") << name;
+  }
+  ask("CreateUser&UserName=u");
+  EXPECT_EQ(code(ask("UntagUser&UserName=u&TagKeys.member.2=a")), "ValidationError");
+  EXPECT_EQ(code(ask("TagUser&UserName=u&Tags.member.2.Key=a&Tags.member.2.Value=b")), "ValidationError");
+}
+
 TEST_F(QueryTest, AConditionOnTheExternalIdHolds) {
   ask("CreateRole&RoleName=r&AssumeRolePolicyDocument=%7B%22Version%22%3A%222012-10-17%22%2C%22Statement%22%3A%7B%"
       "22Effect%22%3A"
@@ -266,6 +345,19 @@ TEST_F(QueryTest, ARequestHasTheSameConditionKeysAsAtS3) {
     deny(R"({"StringNotEquals":{)" + std::string(equal) + "}}");
     EXPECT_TRUE(may()) << equal;
   }
+}
+
+// Those in the URL were ignored, and could be limits.
+TEST_F(QueryTest, ParametersAreInTheFormOrTheCallIsRefused) {
+  const auto arena = memory::Arena::create(16 * MiB).value();
+  store::in_memory::TestStore buckets(*arena);
+  BlockingPool changes(1, 256);
+  Service service(*store_, buckets, changes, clock_, "here");
+  const std::string form = "Version=2010-05-08&Action=CreateUser&UserName=a";
+  const auto refused = serve_as_root(service, Api::query, "/", "Path=/x/", form);
+  EXPECT_EQ(code(refused), "ValidationError");
+  EXPECT_NE(element(refused, "Message").find("URL"), std::string::npos);
+  EXPECT_EQ(code(serve_as_root(service, Api::query, "/", "", form)), "");
 }
 
 // Changes are made one after the other. One account's must not be all that others wait for, and what changes nothing

@@ -33,6 +33,12 @@ const sign_in::Refusal& busy() {
   return refusal;
 }
 
+// A parameter that is ignored may be a limit.
+const Error& in_two_places() {
+  static const Error refusal{Errc::validation_error, 0, "Parameters must be in the form alone, not in the URL, too."};
+  return refusal;
+}
+
 }  // namespace
 
 Api api_of(std::string_view method, std::string_view path, std::string_view content_type) {
@@ -141,6 +147,10 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
     return true;
   };
   auto done = co_await sign_in_->pool.run("sign-in", work);
+  if (!body.empty() && !request.raw_query.empty()) {
+    write_error(in_two_places(), {}, request_id, true, response);
+    co_return SignedIn();
+  }
   if (done && asking.reply.asks()) {
     const auto asked = co_await ask_first(asking);
     if (asked) {
@@ -173,6 +183,10 @@ Task<auth::PrincipalPtr> Service::serve_query(const s3::Request& request, const 
   co_return nullptr;
 }
 
+  if (!request.raw_query.empty()) {
+    write_error(in_two_places(), {}, request.call.request_id, false, response);
+    co_return nullptr;
+  }
 Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                                 s3::Response& response) {
   const std::string name(request.raw_path.substr(admin_prefix.size()));
