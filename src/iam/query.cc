@@ -2,6 +2,7 @@
 
 #include "iam/actions.h"
 #include "iam/authorize.h"
+#include "iam/subjects.h"
 #include "s3/errors.h"
 
 namespace verbena::iam {
@@ -62,6 +63,7 @@ Result<auth::PrincipalPtr> serve(auth::IdentityStore& store, const Surroundings&
             .message = reply.message};
   if (call.account == nullptr) return fail(Errc::invalid_client_token_id, "iam: the account is gone");
   VB_TRY(check_target(call));
+  VB_TRY(read_tags(call));
   if (!reply.sts) VB_TRY(authorize_iam(call));
   VB_TRY(action->serve(call));
   xml.close();

@@ -347,6 +347,71 @@ TEST_F(QueryTest, ARequestHasTheSameConditionKeysAsAtS3) {
   }
 }
 
+// A Deny by a tag did not match: calls of IAM had no tags among their condition keys.
+TEST_F(QueryTest, PoliciesAskForTheTagsOfACallAndOfItsItem) {
+  ask("CreateUser&UserName=boss");
+  const std::string boss = element(ask("CreateAccessKey&UserName=boss"), "AccessKeyId");
+  const auto deny_if = [&](const std::string& condition) {
+    const std::string document =
+        R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["iam:*","sts:*"],"Resource":"*"},)"
+        R"({"Effect":"Deny","Action":["iam:*","sts:*"],"Resource":"*","Condition":{)" +
+        condition + "}}]}";
+    EXPECT_EQ(code(ask("PutUserPolicy&UserName=boss&PolicyName=p&PolicyDocument=" + auth::uri_encode(document, false))),
+              "")
+        << condition;
+  };
+  const std::string trust = "&AssumeRolePolicyDocument=" +
+                            auth::uri_encode(R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":)"
+                                             R"({"AWS":"000000000000"},"Action":"sts:AssumeRole"}})",
+                                             true);
+  const std::string document =
+      "&PolicyDocument=" + auth::uri_encode(R"({"Version":"2012-10-17","Statement":)"
+                                            R"({"Effect":"Allow","Action":"*","Resource":"*"}})",
+                                            true);
+  const auto tags = [](const std::string& key, const std::string& value) {
+    return "&Tags.member.1.Key=" + key + "&Tags.member.1.Value=" + value;
+  };
+  for (const std::string call :
+       {"CreateUser&UserName=u", "CreateRole&RoleName=r", "CreatePolicy&PolicyName=p", "TagUser&UserName=u",
+        "TagRole&RoleName=r", "TagPolicy&PolicyArn=arn:aws:iam::000000000000:policy/p",
+        "CreateOpenIDConnectProvider&Url=https://idp.example.org/a",
+        "TagOpenIDConnectProvider&OpenIDConnectProviderArn=arn:aws:iam::000000000000:oidc-provider/idp.example.org/"
+        "a"}) {
+    const std::string more = call.starts_with("CreateRole") ? trust : call.starts_with("CreatePolicy") ? document : "";
+    deny_if(R"("StringEquals":{"aws:RequestTag/Team":"red"})");
+    EXPECT_EQ(code(ask(call + more + tags("team", "red"), boss)), "AccessDenied") << call;
+    deny_if(R"("ForAnyValue:StringEquals":{"aws:TagKeys":"team"})");
+    EXPECT_EQ(code(ask(call + more + tags("team", "blue"), boss)), "AccessDenied") << call;
+    EXPECT_EQ(code(ask(call + more + tags("cost", "red"), boss)), "") << call;
+  }
+  ask("TagUser&UserName=u" + tags("team", "red"));
+  ask("TagRole&RoleName=r" + tags("team", "red"));
+  ask("TagPolicy&PolicyArn=arn:aws:iam::000000000000:policy/p" + tags("team", "red"));
+  ask("TagOpenIDConnectProvider&OpenIDConnectProviderArn=arn:aws:iam::000000000000:oidc-provider/idp.example.org/a" +
+      tags("team", "red"));
+  const std::vector<std::string> of_items = {
+      "GetUser&UserName=u",
+      "CreateAccessKey&UserName=u",
+      "UntagUser&UserName=u&TagKeys.member.1=team",
+      "GetRole&RoleName=r",
+      "AssumeRole&RoleArn=arn:aws:iam::000000000000:role/r&RoleSessionName=job",
+      "GetPolicy&PolicyArn=arn:aws:iam::000000000000:policy/p",
+      "GetOpenIDConnectProvider&OpenIDConnectProviderArn=arn:aws:iam::000000000000:oidc-provider/idp.example.org/a",
+      "UpdateUser&UserName=u&NewUserName=w"};
+  for (const std::string key : {"aws:ResourceTag/team", "iam:ResourceTag/team"}) {
+    deny_if(R"("StringEquals":{")" + key + R"(":"red"})");
+    for (const std::string& call : of_items) EXPECT_EQ(code(ask(call, boss)), "AccessDenied") << key << call;
+    EXPECT_EQ(code(ask("GetUser", boss)), "") << key;
+    ask("TagUser&UserName=boss" + tags("team", "red"));
+    EXPECT_EQ(code(ask("GetUser", boss)), "AccessDenied") << key;
+    ask("UntagUser&UserName=boss&TagKeys.member.1=team");
+  }
+  deny_if(R"("ForAnyValue:StringEquals":{"aws:TagKeys":"team"})");
+  EXPECT_EQ(code(ask("UntagUser&UserName=u&TagKeys.member.1=team", boss)), "AccessDenied");
+  deny_if(R"("StringEquals":{"aws:ResourceTag/team":"blue"})");
+  for (const std::string& call : of_items) EXPECT_EQ(code(ask(call, boss)), "") << call;
+}
+
 // Those in the URL were ignored, and could be limits.
 TEST_F(QueryTest, ParametersAreInTheFormOrTheCallIsRefused) {
   const auto arena = memory::Arena::create(16 * MiB).value();
