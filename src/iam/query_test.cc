@@ -106,6 +106,19 @@ TEST(Api, FormsPostedToTheRootAreCallsAndNothingElseIs) {
   EXPECT_EQ(api_of("GET", "/-/admin/", ""), Api::admin);
 }
 
+// A name with an escape was served, and logged as "iam:".
+TEST(Api, ACallIsLoggedByTheNameByWhichItIsServed) {
+  EXPECT_EQ(operation_of(Api::query, "/", "Action=CreateUser&UserName=a"), "iam:CreateUser");
+  EXPECT_EQ(operation_of(Api::query, "/", "UserName=a&%41ction=%43reateAccessKey"), "iam:CreateAccessKey");
+  EXPECT_EQ(operation_of(Api::query, "/", "UserName=a%26Action=DeleteUser&Action=CreateUser"), "iam:CreateUser");
+  EXPECT_EQ(operation_of(Api::query, "/", "XAction=CreateUser&action=DeleteUser"), "iam:");
+  EXPECT_EQ(operation_of(Api::query, "/", "Action=A%0AB"), "iam:A");
+  EXPECT_EQ(operation_of(Api::query, "/", "Action=" + std::string(100, 'a')), "iam:" + std::string(64, 'a'));
+  EXPECT_EQ(operation_of(Api::query, "/", "Action=A&Action=B"), "iam:") << "refused";
+  EXPECT_EQ(operation_of(Api::admin, "/-/admin/user-add", "Action=A"), "admin:user-add");
+  EXPECT_EQ(operation_of(Api::admin, "/-/admin/none/user-add", ""), "admin:none");
+}
+
 TEST(ParametersTest, NamesPathsAndTextsAreIams) {
   EXPECT_TRUE(is_name("a_B+=,.@-9", 64));
   for (const char* bad : {"", "a b", "a/b", "a:b", "\xc3\xa4"}) EXPECT_FALSE(is_name(bad, 64)) << bad;

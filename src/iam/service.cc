@@ -52,6 +52,23 @@ bool is_query_in_url(std::string_view method, std::string_view path, std::string
          ("&" + std::string(query)).find("&Action=AssumeRoleWith") != std::string::npos;
 }
 
+// The service acts on the parsed form, where "%41ction=" is an Action, too.
+std::string operation_of(Api api, std::string_view path, std::string_view form) {
+  std::string name;
+  if (api == Api::admin) {
+    name = path.substr(std::min(admin_prefix.size(), path.size()));
+  } else if (const auto parameters = Parameters::parse(form)) {
+    name = parameters->get_or_empty("Action");
+  }
+  constexpr size_t longest = 64;
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  name.resize(std::min(name.size(), longest));
+  name.erase(std::ranges::find_if_not(name, plain), name.end());
+  return (api == Api::admin ? "admin:" : "iam:") + name;
+}
+
 void Service::refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response) {
   if (api == Api::admin) {
     write_admin_error(error, {}, response);

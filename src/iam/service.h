@@ -37,6 +37,10 @@ Api api_of(std::string_view method, std::string_view path, std::string_view cont
 bool is_query_in_url(std::string_view method, std::string_view path, std::string_view query);
 
 // Tools for signing in without a key. All outlive the service; null where that kind is disabled.
+// The name of a call: "iam:CreateUser", "admin:user-add". It is the only part that is logged, because the rest may be
+// secret. `form`: of a query; its body, or the query in its URL.
+std::string operation_of(Api api, std::string_view path, std::string_view form);
+
 struct SignInTools {
   BlockingPool& pool;
   sign_in::ProviderKeys* keys = nullptr;
