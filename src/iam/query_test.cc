@@ -425,6 +425,53 @@ TEST_F(QueryTest, PoliciesAskForTheTagsOfACallAndOfItsItem) {
   for (const std::string& call : of_items) EXPECT_EQ(code(ask(call, boss)), "") << call;
 }
 
+// A store in which an account's bucket appears between one list of all buckets and the next one.
+class LateBucket final : public store::in_memory::TestStore {
+ public:
+  using TestStore::TestStore;
+  std::string owner;  // of that bucket; empty: none appears
+  std::optional<Errc> later_error;
+  int lists = 0;
+
+  Task<Result<std::vector<store::BucketInfo>>> buckets() override {
+    if (++lists > 1 && later_error) co_return fail(*later_error, "buckets");
+    auto now = co_await TestStore::buckets();
+    if (owner.empty()) co_return now;
+    store::BucketInfo late;
+    late.name = "late";
+    late.owner = std::exchange(owner, "");
+    (void)co_await create_bucket(std::move(late));
+    co_return now;
+  }
+};
+
+// The bucket stayed, of an account that was gone.
+TEST_F(QueryTest, AnAccountWhoseBucketComesWhileItIsRemovedStays) {
+  const auto arena = memory::Arena::create(16 * MiB).value();
+  LateBucket buckets(*arena);
+  BlockingPool changes(1, 256);
+  Service service(*store_, buckets, changes, clock_, "here");
+  const auto ask_service = [&](const std::string& call, const nlohmann::json& in) {
+    return serve_as_root(service, Api::admin, "/-/admin/" + call, "", in.dump());
+  };
+  const auto made = admin("user-add", {{"name", "acme"}, {"id", "acme-id"}});
+  admin("user-add", {{"name", "acme/ann"}});
+  const auto before = store_->account_named("acme");
+  buckets.owner = "acme-id";
+  EXPECT_EQ(code(ask_service("user-rm", {{"name", "acme"}})), "DeleteConflict");
+  EXPECT_EQ(store_->account_named("acme"), before) << "with all that is in it";
+  EXPECT_EQ(key(made["access_key"])->principal->account->canonical_id, "acme-id");
+  EXPECT_EQ(code(ask_service("user-rm", {{"name", "acme"}})), "DeleteConflict");
+  admin("user-add", {{"name", "other"}});
+  buckets.lists = 0;
+  buckets.later_error = Errc::io_error;
+  EXPECT_EQ(code(ask_service("user-rm", {{"name", "other"}})), "InternalError") << "nobody knows";
+  EXPECT_NE(store_->account_named("other"), nullptr);
+  buckets.later_error.reset();
+  EXPECT_EQ(code(ask_service("user-rm", {{"name", "other"}})), "");
+  EXPECT_EQ(store_->account_named("other"), nullptr);
+}
+
 // Those in the URL were ignored, and could be limits.
 TEST_F(QueryTest, ParametersAreInTheFormOrTheCallIsRefused) {
   const auto arena = memory::Arena::create(16 * MiB).value();

@@ -147,6 +147,10 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
     write_refusal(busy(), request_id, response);
     co_return SignedIn();
   }
+  if (!body.empty() && !request.raw_query.empty()) {
+    write_error(in_two_places(), {}, request_id, true, response);
+    co_return SignedIn();
+  }
   const FederatedTools tools{.store = identities_,
                              .around = around(),
                              .keys = sign_in_->keys,
@@ -164,10 +168,6 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
     return true;
   };
   auto done = co_await sign_in_->pool.run("sign-in", work);
-  if (!body.empty() && !request.raw_query.empty()) {
-    write_error(in_two_places(), {}, request_id, true, response);
-    co_return SignedIn();
-  }
   if (done && asking.reply.asks()) {
     const auto asked = co_await ask_first(asking);
     if (asked) {
@@ -183,6 +183,10 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
 
 Task<auth::PrincipalPtr> Service::serve_query(const s3::Request& request, const auth::AccessKey& key,
                                               const std::string& body, s3::Response& response) {
+  if (!request.raw_query.empty()) {
+    write_error(in_two_places(), {}, request.call.request_id, false, response);
+    co_return nullptr;
+  }
   const bool is_root = auth::is_unlimited_root(key.principal.get(), &key);
   const auto turn = is_root ? nullptr : calls_.try_hold(key.principal->account->id);
   if (!is_root && turn == nullptr) {
@@ -200,10 +204,27 @@ Task<auth::PrincipalPtr> Service::serve_query(const s3::Request& request, const 
   co_return nullptr;
 }
 
-  if (!request.raw_query.empty()) {
-    write_error(in_two_places(), {}, request.call.request_id, false, response);
-    co_return nullptr;
-  }
+Task<Result<std::set<std::string>>> Service::bucket_owners() {
+  VB_CO_ASSIGN(const auto buckets, co_await buckets_.buckets());
+  std::set<std::string> owners;
+  for (const auto& bucket : buckets) owners.insert(bucket.owner);
+  co_return owners;
+}
+
+// A bucket whose creation was authorized before its owner was removed may have come after the first list. Its creation
+// has ended before this list, which then shows the bucket, and the account is put back; or it ends later, finds that
+// its owner is gone, and removes the bucket (s3/buckets/bucket.cc).
+Task<void> Service::keep_owner(auth::AccountEntryPtr removed, s3::Response& response) {
+  const auto owners = co_await bucket_owners();
+  if (owners && !owners->contains(removed->account->canonical_id)) co_return;
+  auto work = [&]() -> Result<bool> {
+    put_back(identities_, removed, response);
+    return true;
+  };
+  const auto done = co_await pool_.run("admin", std::move(work));
+  if (!done || !owners) write_admin_error(done ? owners.error() : done.error(), {}, response);
+}
+
 Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                                 s3::Response& response) {
   const std::string name(request.raw_path.substr(admin_prefix.size()));
@@ -242,19 +263,22 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
   }
   std::set<std::string> owners;
   if (removes_accounts(name)) {
-    const auto buckets = co_await buckets_.buckets();
-    if (!buckets) {
-      write_admin_error(buckets.error(), {}, response);
+    auto now = co_await bucket_owners();
+    if (!now) {
+      write_admin_error(now.error(), {}, response);
       co_return;
     }
-    for (const auto& bucket : *buckets) owners.insert(bucket.owner);
+    owners = std::move(*now);
   }
-  auto work = [&]() -> Result<bool> {
-    answer_admin(identities_, clock_, name, body, owners, response);
-    return true;
+  auto work = [&]() -> Result<auth::AccountEntryPtr> {
+    return answer_admin(identities_, clock_, name, body, owners, response);
   };
-  const auto done = co_await pool_.run("admin", std::move(work));
-  if (!done) write_admin_error(done.error(), {}, response);
+  auto removed = co_await pool_.run("admin", std::move(work));
+  if (!removed) {
+    write_admin_error(removed.error(), {}, response);
+  } else if (*removed != nullptr) {
+    co_await keep_owner(std::move(*removed), response);
+  }
   if (name.starts_with("quota-")) quota_changed_();
 }
 
