@@ -51,12 +51,16 @@ export class Session {
     return session
   }
 
-  // The admin calls that this key may make; fetched once. Empty for a key without such rights.
+  // The admin calls that this key may make; fetched once. Empty for a key without such rights. Any other failure is one
+  // of signing in: pages that are missing for the whole session would look like missing rights.
   async rights() {
-    const may = new Set(await this.admin('rights').then((said) => said.calls, () => []))
+    const none = (error) => {
+      if (withoutRights(error)) return null
+      throw error
+    }
+    const may = new Set((await this.admin('rights').catch(none))?.calls)
     if (may.size === 0) return may
-    const metrics = this.superuser || await this.call('GET', '/-/metrics').then((answer) => answer.text(), () => '')
-    if (metrics) may.add('metrics')
+    if (this.superuser || await this.call('GET', '/-/metrics').then((answer) => answer.text(), none)) may.add('metrics')
     return may
   }
 
@@ -64,12 +68,12 @@ export class Session {
   // then; and the next signature is of the server's time, `date`, if this machine's clock differs too much.
   refused(error, date) {
     if (error.code === 'ExpiredToken') this.onExpired?.()
+    const now = Date.parse(date)
+    if (error.code === skewed && !Number.isNaN(now)) this.signer.skewMs = now - Date.now()
     return error
   }
 
   async call(method, path, { query = [], headers = {}, body, hash, service = 's3', signal, again = true } = {}) {
-    const now = Date.parse(date)
-    if (error.code === skewed && !Number.isNaN(now)) this.signer.skewMs = now - Date.now()
     const text = queryText(query)
     const payload = hash || (body === undefined ? emptyHash : hex(await sha256(body)))
     const signed = await this.signer.headers({ service, method, path, query: text, headers, hash: payload })
