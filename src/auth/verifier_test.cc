@@ -164,7 +164,7 @@ TEST_F(VerifierTest, ACallMayBeSignedForNoRegionOrTheGlobalOne) {
   }
 }
 
-// Thousands of arguments were decoded, sorted and hashed for whoever named a key, and then refused.
+// Thousands of arguments were decoded, sorted and hashed for a request that names a key, and then refused.
 TEST_F(VerifierTest, AQueryWithTooManyArgumentsIsRefusedBeforeItIsHashed) {
   std::string query = "a0=";
   for (int i = 1; i < 256; ++i) query += "&a" + std::to_string(i) + "=";
