@@ -459,7 +459,7 @@ TEST_F(QueryTest, AnAccountWhoseBucketComesWhileItIsRemovedStays) {
   const auto before = store_->account_named("acme");
   buckets.owner = "acme-id";
   EXPECT_EQ(code(ask_service("user-rm", {{"name", "acme"}})), "DeleteConflict");
-  EXPECT_EQ(store_->account_named("acme"), before) << "with all that is in it";
+  ASSERT_EQ(store_->account_named("acme"), before) << "with all that is in it";
   EXPECT_EQ(key(made["access_key"])->principal->account->canonical_id, "acme-id");
   EXPECT_EQ(code(ask_service("user-rm", {{"name", "acme"}})), "DeleteConflict");
   admin("user-add", {{"name", "other"}});
