@@ -10,6 +10,12 @@ export class ApiError extends Error {
   }
 }
 
+// A request whose signature is too old or too new for the server.
+export const skewed = 'RequestTimeTooSkewed'
+
+// No rights, or no such call there. A proxy's refusal has no code.
+const withoutRights = ({ status, code }) => ['AccessDenied', 'InvalidAction'].includes(code) || status === 404 || status === 405 || (status === 403 && !code)
+
 const emptyHash = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
 
 async function errorOf(response) {
@@ -45,18 +51,25 @@ export class Session {
     return session
   }
 
-  // The admin calls that this key may make; fetched once. Empty for a key without such rights.
+  // The admin calls that this key may make; fetched once. Empty for a key without such rights. Any other failure is one
+  // of signing in: pages that are missing for the whole session would look like missing rights.
   async rights() {
-    const may = new Set(await this.admin('rights').then((said) => said.calls, () => []))
+    const none = (error) => {
+      if (withoutRights(error)) return null
+      throw error
+    }
+    const may = new Set((await this.admin('rights').catch(none))?.calls)
     if (may.size === 0) return may
-    const metrics = this.superuser || await this.call('GET', '/-/metrics').then((answer) => answer.text(), () => '')
-    if (metrics) may.add('metrics')
+    if (this.superuser || await this.call('GET', '/-/metrics').then((answer) => answer.text(), none)) may.add('metrics')
     return may
   }
 
-  // Credentials may end at any time: `onExpired` is called then.
-  refused(error) {
+  // What an answer other than success means for the session: credentials may end at any time, `onExpired` is called
+  // then; and the next signature is of the server's time, `date`, if this machine's clock differs too much.
+  refused(error, date) {
     if (error.code === 'ExpiredToken') this.onExpired?.()
+    const now = Date.parse(date)
+    if (error.code === skewed && !Number.isNaN(now)) this.signer.skewMs = now - Date.now()
     return error
   }
 
@@ -67,12 +80,9 @@ export class Session {
     const url = path + (text && `?${text}`)
     const response = await fetch(url, { method, headers: signed, body, signal, credentials: 'omit', cache: 'no-store', redirect: 'error' })
     if (response.ok) return response
-    const error = await errorOf(response)
-    if (error.code === 'RequestTimeTooSkewed' && again) {
-      this.signer.skewMs = new Date(response.headers.get('date')).getTime() - Date.now()
-      return this.call(method, path, { query, headers, body, hash, service, signal, again: false })
-    }
-    throw this.refused(error)
+    const error = this.refused(await errorOf(response), response.headers.get('date'))
+    if (error.code !== skewed || !again) throw error
+    return this.call(method, path, { query, headers, body, hash, service, signal, again: false })
   }
 
   async xml(method, path, options) {

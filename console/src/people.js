@@ -3,6 +3,7 @@ import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { Accounts } from './accounts.js'
 import { Editor } from './editor.js'
+import { indented } from './json.js'
 import { Keys, Members, Policies } from './rights.js'
 import { date, shown } from './text.js'
 import { Ask, Button, Dialog, Empty, Field, Icon, Loading, Problem, Tabs, announce, useLoad } from './ui.js'
@@ -91,27 +92,19 @@ function Subject({ session, kind, of, onClose, onChange }) {
     <//>`
 }
 
-const tidy = (text) => {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2)
-  } catch {
-    return text
-  }
-}
-
 function Trust({ session, of, onChange }) {
   const save = async (text) => {
     await session.iam('iam', 'UpdateAssumeRolePolicy', { RoleName: of.name, PolicyDocument: text })
     await onChange()
   }
-  return html`<${Editor} label="Trust policy" language="json" text=${tidy(decodeURIComponent(of.trust))} save=${save} />`
+  return html`<${Editor} label="Trust policy" language="json" text=${indented(decodeURIComponent(of.trust))} save=${save} />`
 }
 
 function Managed({ session, of, onChange }) {
   const own = !of.arn.startsWith('arn:aws:iam::aws:')
   const found = useLoad(async () => {
     const answer = await session.iam('iam', 'GetPolicyVersion', { PolicyArn: of.arn, VersionId: of.version })
-    return tidy(decodeURIComponent(answer.get('GetPolicyVersionResult', 'PolicyVersion', 'Document')))
+    return indented(decodeURIComponent(answer.get('GetPolicyVersionResult', 'PolicyVersion', 'Document')))
   }, [session, of.arn, of.version])
   // At most five versions: the oldest one that is not the default makes room.
   const save = async (text) => {

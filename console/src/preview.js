@@ -1,6 +1,7 @@
 // A safe preview of an object: text as text, pictures as pictures, never HTML as a page.
 import { html } from 'htm/preact'
 import { useEffect } from 'preact/hooks'
+import { indented } from './json.js'
 import { parquet } from './parquet.js'
 import { count, size } from './text.js'
 import { Loading, Problem, useLoad } from './ui.js'
@@ -29,7 +30,8 @@ export function Preview({ session, bucket, name, head }) {
   const look = useLoad(async () => {
     if (kind === 'text') {
       const text = new TextDecoder().decode(await (await range(0, Math.min(bytes, textMax))).arrayBuffer())
-      return { text: bytes <= textMax ? indented(text, name, head) : text }
+      const json = /json$/i.test(name) || /json/.test(head['content-type'])
+      return { text: json && bytes <= textMax ? indented(text) : text }
     }
     if (kind === 'picture') {
       const blob = new Blob([await (await range(0, bytes)).arrayBuffer()], { type: head['content-type'] })
@@ -46,15 +48,6 @@ export function Preview({ session, bucket, name, head }) {
   if (look.value.url) return html`<img class="picture" src=${look.value.url} alt="The picture in this object" />`
   if (look.value.parquet) return html`<${Schema} of=${look.value.parquet} />`
   return html`<pre class="text" tabindex="0">${look.value.text}</pre>${bytes > textMax && html`<p class="hint">The first ${size(textMax)} of ${size(bytes)}.</p>`}`
-}
-
-function indented(text, name, head) {
-  if (!/json$/i.test(name) && !/json/.test(head['content-type'])) return text
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2)
-  } catch {
-    return text
-  }
 }
 
 const Schema = ({ of }) => html`

@@ -2,6 +2,7 @@
 import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { Editor } from './editor.js'
+import { indented } from './json.js'
 import { date, shown } from './text.js'
 import { Button, Dialog, Loading, Problem, Secret, announce, useAction, useLoad } from './ui.js'
 
@@ -108,7 +109,7 @@ function Inline({ session, one, mine, name, onClose }) {
   const found = useLoad(async () => {
     if (!name) return ''
     const answer = await session.iam('iam', `Get${one}Policy`, { ...mine, PolicyName: name })
-    return JSON.stringify(JSON.parse(decodeURIComponent(answer.get(`Get${one}PolicyResult`, 'PolicyDocument'))), null, 2)
+    return indented(decodeURIComponent(answer.get(`Get${one}PolicyResult`, 'PolicyDocument')))
   }, [session, name])
   const save = async (text) => {
     await session.iam('iam', `Put${one}Policy`, { ...mine, PolicyName: as, PolicyDocument: text })

@@ -2,6 +2,7 @@ import { html } from 'htm/preact'
 import { useState } from 'preact/hooks'
 import { pathOf } from './api.js'
 import { Editor } from './editor.js'
+import { indented } from './json.js'
 import { TagEditor } from './object.js'
 import { escape, parse, pretty } from './xml.js'
 import { Ask, Button, Field, Loading, Problem, announce, useAction, useLoad } from './ui.js'
@@ -102,7 +103,7 @@ function BucketTags({ session, name }) {
 function readable(text, language) {
   if (!text) return ''
   try {
-    return language === 'json' ? JSON.stringify(JSON.parse(text), null, 2) : pretty(parse(text))
+    return language === 'json' ? indented(text) : pretty(parse(text))
   } catch {
     return text
   }

@@ -14,12 +14,12 @@ export function Tray({ uploads }) {
     if (uploads.list.length > 0 && running === 0) announce('All uploads have ended')
   }, [running])
   if (uploads.list.length === 0) return null
-  const failed = uploads.list.filter((one) => one.state === 'failed').length
+  const { failed } = uploads.counts
   return html`
     <section class="tray" aria-label="Uploads">
       <header><h2>${running > 0 ? `Uploading ${plural(running, 'file')}` : failed ? `${plural(failed, 'upload')} failed` : 'Uploads are done'}</h2>
         ${running === 0 && html`<${Button} icon="close" label="Close" kind="quiet" onClick=${() => uploads.clear()} />`}</header>
-      <ul>${uploads.list.slice(0, shownMax).map((one) => html`<${Line} key=${one.id} one=${one} uploads=${uploads} />`)}</ul>
+      <ul>${uploads.newest(shownMax).map((one) => html`<${Line} key=${one.id} one=${one} uploads=${uploads} />`)}</ul>
       ${uploads.list.length > shownMax && html`<p class="hint">and ${plural(uploads.list.length - shownMax, 'more file')}</p>`}
     </section>`
 }

@@ -99,6 +99,6 @@ export const escape = (text) => text.replace(/[<>&"']|[\u0000-\u001f]/g, (c) => 
 // Indented, as people edit it.
 export function pretty(node, depth = 0) {
   const pad = '  '.repeat(depth)
-  if (node.nodes.length === 0) return `${pad}<${node.name}>${escape(node.text.trim())}</${node.name}>\n`
+  if (node.nodes.length === 0) return `${pad}<${node.name}>${escape(node.text)}</${node.name}>\n`
   return `${pad}<${node.name}>\n${node.nodes.map((one) => pretty(one, depth + 1)).join('')}${pad}</${node.name}>\n`
 }

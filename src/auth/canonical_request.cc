@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "auth/query_limit.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/hex.h"
@@ -49,17 +50,18 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return a.size() == b.size() && (a == b || std::equal(a.begin(), a.end(), b.begin(), same));
 }
 
-std::optional<std::vector<QueryArgument>> parse_query(std::string_view query) {
+Result<std::vector<QueryArgument>> parse_query(std::string_view query) {
   std::vector<QueryArgument> out;
   while (!query.empty()) {
     const size_t end = std::min(query.find('&'), query.size());
     const std::string_view piece = query.substr(0, end);
     query.remove_prefix(std::min(end + 1, query.size()));
     if (piece.empty()) continue;
+    if (out.size() == query_arguments_max) return fail(Errc::invalid_request, "Too many query parameters.");
     const auto equals = static_cast<size_t>(std::ranges::find(piece, '=') - piece.begin());
     auto name = decode_argument(piece.substr(0, equals));
     auto value = decode_argument(piece.substr(std::min(equals + 1, piece.size())));
-    if (!name || !value) return std::nullopt;
+    if (!name || !value) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
     out.push_back({std::move(*name), std::move(*value)});
   }
   return out;

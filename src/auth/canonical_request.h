@@ -28,8 +28,9 @@ struct QueryArgument {
   std::string name, value;  // decoded
 };
 
-// Splits and decodes a query. nullopt for a broken percent sequence. Empty pieces ("a&&b") are dropped.
-std::optional<std::vector<QueryArgument>> parse_query(std::string_view query);
+// Splits and decodes a query. Empty pieces ("a&&b") are dropped. invalid_uri for a broken percent sequence,
+// invalid_request for more than query_arguments_max arguments.
+Result<std::vector<QueryArgument>> parse_query(std::string_view query);
 
 // Encoded once, sorted by name, then value; arguments called `leave_out` are skipped.
 std::string canonical_query(std::span<const QueryArgument> arguments, std::string_view leave_out = {});

@@ -285,20 +285,18 @@ Result<Verified> Verifier::verify(const RequestView& request) const {
     return equal_ignoring_case(header.name, "authorization");
   };
   if (request.query.empty() && std::ranges::none_of(request.headers, is_authorization)) return anonymous(request);
-  const auto arguments = parse_query(request.query);
-  if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
-  VB_ASSIGN(const std::optional<Version2Claim> version2, parse_version2(request, *arguments));
-  if (version2) return verify_version2(request, *version2, *arguments);
-  VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments));
+  VB_ASSIGN(const auto arguments, parse_query(request.query));
+  VB_ASSIGN(const std::optional<Version2Claim> version2, parse_version2(request, arguments));
+  if (version2) return verify_version2(request, *version2, arguments);
+  VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, arguments));
   if (!claim) return anonymous(request);
   VB_TRY(check_scope(*claim, options_));
-  return verify_version4(request, *claim, *arguments);
+  return verify_version4(request, *claim, arguments);
 }
 
 Result<Verified> Verifier::verify_call(const RequestView& request, std::string_view body_sha256) const {
-  const auto arguments = parse_query(request.query);
-  if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
-  VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, *arguments, body_sha256));
+  VB_ASSIGN(const auto arguments, parse_query(request.query));
+  VB_ASSIGN(std::optional<Claim> claim, parse_claim(request, arguments, body_sha256));
   if (!claim) return fail(Errc::missing_authentication, "auth: a call without a signature");
   if (claim->service != "iam" && claim->service != "sts") VB_TRY(check_scope(*claim, options_));
   if (claim->bucket_session) return fail(Errc::invalid_token, "A session of S3 Express makes no such call.");
@@ -307,14 +305,13 @@ Result<Verified> Verifier::verify_call(const RequestView& request, std::string_v
   if (claim->payload_hash != body_sha256) {
     return fail(Errc::content_sha256_mismatch, "auth: the body of a call");
   }
-  return verify_version4(request, *claim, *arguments);
+  return verify_version4(request, *claim, arguments);
 }
 
 Result<void> Verifier::check_caller(const RequestView& request) const {
-  const auto arguments = parse_query(request.query);
-  if (!arguments) return fail(Errc::invalid_uri, "The query has a broken percent sequence.");
+  VB_ASSIGN(const auto arguments, parse_query(request.query));
   // The body has not been read, so the signature is not checked here and any hash will do.
-  VB_ASSIGN(const std::optional<Claim> claim, parse_claim(request, *arguments, empty_sha256));
+  VB_ASSIGN(const std::optional<Claim> claim, parse_claim(request, arguments, empty_sha256));
   if (!claim) return fail(Errc::missing_authentication, "auth: a call without a signature");
   VB_TRY(check_time(*claim, clock_.now_s(), options_));
   VB_TRY(find_key(credentials_, claim->access_key, claim->session_token, false, clock_.now_s()));

@@ -164,6 +164,19 @@ TEST_F(VerifierTest, ACallMayBeSignedForNoRegionOrTheGlobalOne) {
   }
 }
 
+// Thousands of arguments were decoded, sorted and hashed for a request that names a key, and then refused.
+TEST_F(VerifierTest, AQueryWithTooManyArgumentsIsRefusedBeforeItIsHashed) {
+  std::string query = "a0=";
+  for (int i = 1; i < 256; ++i) query += "&a" + std::to_string(i) + "=";
+  EXPECT_EQ(error_of(signed_headers("GET", "/bucket/key", query), "GET", "/bucket/key", query + "&&"), Errc::ok);
+  const std::string more = query + "&one=";
+  const auto headers = signed_headers("GET", "/bucket/key", more);
+  EXPECT_EQ(error_of(headers, "GET", "/bucket/key", more), Errc::invalid_request);
+  EXPECT_EQ(error_of(signed_headers(), "GET", "/bucket/key", more), Errc::invalid_request) << "whatever is signed";
+  EXPECT_EQ(error_of(headers, "GET", "/bucket/key", "%zz"), Errc::invalid_uri);
+  EXPECT_EQ(error_of({{"host", "localhost:9000"}}, "GET", "/bucket/key", more), Errc::invalid_request);
+}
+
 TEST_F(VerifierTest, APlusInAQueryIsASpaceAndNotAPlus) {
   const auto headers = signed_headers("GET", "/bucket/", "prefix=a%20b");
   EXPECT_EQ(error_of(headers, "GET", "/bucket/", "prefix=a+b"), Errc::ok);

@@ -413,7 +413,7 @@ const std::array keys{
     ConfigKey{"traces.sample_ratio", "0.01",
               "fraction of the requests, 0 to 1, that are traced although their callers trace nothing",
               [](C& c, S& t) { return parse_ratio(c.traces.sample_ratio, t); }},
-    ConfigKey{"traces.per_second_max", "100", "traces each second, including those that callers ask for",
+    ConfigKey{"traces.per_second_max", "100", "traces each second; those that callers ask for are at most half of them",
               [](C& c, S& t) { return parse_number(c.traces.per_second_max, t, 1, 100'000); }},
     ConfigKey{"traces.headers", "", "headers for the collector, name=value with commas between them",
               [](C& c, S& t) { return parse_text(c.traces.headers, t); }, false, true},

@@ -120,7 +120,9 @@ void tell(Call& call, const Answered& answered, const Details& details) {
   observe::Line line = line_of(call, answered, details);
   observe::add_stage_times(line, observed->trace);
   write(*observed->by, line);
-  if (observed->traced.wanted) observed->by->tracer->end(observed->traced, line, observed->trace);
+  if (observed->traced.wanted) {
+    observed->by->tracer->end(observed->traced, line, observed->trace, !call.identity.anonymous);
+  }
   if (call.outcome.deletions.empty() || observed->by->access_log == nullptr) return;
   write_deletions(call, answered, details.duration_us);
 }

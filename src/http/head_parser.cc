@@ -169,9 +169,10 @@ int split_target(RequestHead& head, std::string& authority) {
 // server uses one of them: a signed value with a comma, split there into two fields, would still be validly signed but
 // mean something else.
 bool has_one_value(std::string_view name) {
-  constexpr std::string_view ours = "x-amz-";
-  if (name.starts_with(ours)) {
-    const std::string_view rest = name.substr(ours.size());
+  constexpr std::string_view of_s3 = "x-amz-", ours = "x-verbena-";
+  if (name.starts_with(ours)) return true;
+  if (name.starts_with(of_s3)) {
+    const std::string_view rest = name.substr(of_s3.size());
     // Metadata is joined before it is stored; the others are lists, which SDKs send as several fields.
     return !rest.starts_with("meta-") && rest != "object-attributes" && rest != "optional-object-attributes";
   }

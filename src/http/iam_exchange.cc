@@ -41,25 +41,6 @@ Task<Result<ReadCall>> read_call(const HandlerContext& context, iam::Api api, Ex
   co_return std::move(out);
 }
 
-// "iam:CreateUser", "admin:add-user": the only part of a call that is logged, because the rest may be secret.
-std::string operation_name(iam::Api api, std::string_view path, std::string_view body) {
-  std::string_view name;
-  if (api == iam::Api::admin) {
-    name = path.substr(path.rfind('/') + 1);
-  } else if (body.starts_with("Action=")) {
-    name = body.substr(7);
-  } else if (const size_t at = body.find("&Action="); at != std::string_view::npos) {
-    name = body.substr(at + 8);
-  }
-  constexpr size_t longest = 64;
-  size_t end = 0;
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
-  };
-  while (end < std::min(name.size(), longest) && plain(name[end])) ++end;
-  return std::string(api == iam::Api::admin ? "admin:" : "iam:").append(name.substr(0, end));
-}
-
 // Whose role a caller assumes is known only afterwards: of an account that may not be used from the caller's network,
 // it gets no credentials. `who`: the role's session; null: none.
 void check_assumed(const HandlerContext& context, iam::Api api, const Exchange& exchange, auth::PrincipalPtr who,
@@ -111,10 +92,10 @@ Task<void> serve_call(HandlerContext& context, iam::Api api, Exchange& exchange,
     iam::Service::refuse(api, verified.error(), call.request_id, response);
   }
   if (exchange.method() == "HEAD") response.no_body = true;
-  call.outcome.operation = operation_name(api, exchange.path(),
-                                          !body           ? std::string_view()
-                                          : body->empty() ? exchange.query()
-                                                          : *body);
+  call.outcome.operation = iam::operation_of(api, exchange.path(),
+                                             !body           ? std::string_view()
+                                             : body->empty() ? exchange.query()
+                                                             : *body);
   if (federated) wipe(whole->body.text);  // it may have a password
   if (auto charged = charge_answer(context, exchange, response); !charged) {
     iam::Service::refuse(api, charged.error(), call.request_id, response);

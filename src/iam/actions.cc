@@ -7,12 +7,12 @@ namespace verbena::iam {
 namespace {
 
 constexpr std::array iam_actions = {
-    Action{"CreateUser", Target::user, " UserName Path Tags.* ", create_user},
+    Action{"CreateUser", Target::user, " UserName Path Tags.*.Key|Value ", create_user},
     Action{"GetUser", Target::own_user, " UserName ", get_user},
     Action{"ListUsers", Target::none, " PathPrefix Marker MaxItems ", list_users},
     Action{"UpdateUser", Target::user, " UserName NewUserName NewPath ", update_user},
     Action{"DeleteUser", Target::user, " UserName ", delete_user},
-    Action{"TagUser", Target::user, " UserName Tags.* ", tag_subject},
+    Action{"TagUser", Target::user, " UserName Tags.*.Key|Value ", tag_subject},
     Action{"UntagUser", Target::user, " UserName TagKeys.* ", untag_subject},
     Action{"ListUserTags", Target::user, " UserName Marker MaxItems ", list_tags},
 
@@ -46,7 +46,8 @@ constexpr std::array iam_actions = {
     Action{"ListAttachedGroupPolicies", Target::group, " GroupName PathPrefix Marker MaxItems ",
            list_attached_policies},
 
-    Action{"CreatePolicy", Target::new_policy, " PolicyName Path PolicyDocument Description Tags.* ", create_policy},
+    Action{"CreatePolicy", Target::new_policy, " PolicyName Path PolicyDocument Description Tags.*.Key|Value ",
+           create_policy},
     Action{"GetPolicy", Target::policy, " PolicyArn ", get_policy},
     Action{"GetPolicyVersion", Target::policy, " PolicyArn VersionId ", get_policy_version},
     Action{"ListPolicyVersions", Target::policy, " PolicyArn Marker MaxItems ", list_policy_versions},
@@ -56,19 +57,19 @@ constexpr std::array iam_actions = {
     Action{"SetDefaultPolicyVersion", Target::policy, " PolicyArn VersionId ", set_default_policy_version},
     Action{"DeletePolicyVersion", Target::policy, " PolicyArn VersionId ", delete_policy_version},
 
-    Action{"TagPolicy", Target::policy, " PolicyArn Tags.* ", tag_subject},
+    Action{"TagPolicy", Target::policy, " PolicyArn Tags.*.Key|Value ", tag_subject},
     Action{"UntagPolicy", Target::policy, " PolicyArn TagKeys.* ", untag_subject},
     Action{"ListPolicyTags", Target::policy, " PolicyArn Marker MaxItems ", list_tags},
 
-    Action{"CreateRole", Target::role, " RoleName Path AssumeRolePolicyDocument Description MaxSessionDuration Tags.* ",
-           create_role},
+    Action{"CreateRole", Target::role,
+           " RoleName Path AssumeRolePolicyDocument Description MaxSessionDuration Tags.*.Key|Value ", create_role},
     Action{"GetRole", Target::role, " RoleName ", get_role},
     Action{"ListRoles", Target::none, " PathPrefix Marker MaxItems ", list_roles},
     Action{"UpdateRole", Target::role, " RoleName Description MaxSessionDuration ", update_role},
     Action{"UpdateRoleDescription", Target::role, " RoleName Description ", update_role_description},
     Action{"UpdateAssumeRolePolicy", Target::role, " RoleName PolicyDocument ", update_assume_role_policy},
     Action{"DeleteRole", Target::role, " RoleName ", delete_role},
-    Action{"TagRole", Target::role, " RoleName Tags.* ", tag_subject},
+    Action{"TagRole", Target::role, " RoleName Tags.*.Key|Value ", tag_subject},
     Action{"UntagRole", Target::role, " RoleName TagKeys.* ", untag_subject},
     Action{"ListRoleTags", Target::role, " RoleName Marker MaxItems ", list_tags},
     Action{"PutRolePolicy", Target::role, " RoleName PolicyName PolicyDocument ", put_inline_policy},
@@ -79,8 +80,8 @@ constexpr std::array iam_actions = {
     Action{"DetachRolePolicy", Target::role, " RoleName PolicyArn ", detach_policy},
     Action{"ListAttachedRolePolicies", Target::role, " RoleName PathPrefix Marker MaxItems ", list_attached_policies},
 
-    Action{"CreateOpenIDConnectProvider", Target::open_id_provider, " Url ClientIDList.* ThumbprintList.* Tags.* ",
-           create_open_id_provider},
+    Action{"CreateOpenIDConnectProvider", Target::open_id_provider,
+           " Url ClientIDList.* ThumbprintList.* Tags.*.Key|Value ", create_open_id_provider},
     Action{"GetOpenIDConnectProvider", Target::open_id_provider, " OpenIDConnectProviderArn ", get_open_id_provider},
     Action{"ListOpenIDConnectProviders", Target::none, " ", list_open_id_providers},
     Action{"DeleteOpenIDConnectProvider", Target::open_id_provider, " OpenIDConnectProviderArn ",
@@ -92,7 +93,8 @@ constexpr std::array iam_actions = {
     Action{"UpdateOpenIDConnectProviderThumbprint", Target::open_id_provider,
            " OpenIDConnectProviderArn ThumbprintList.* ", update_thumbprints},
 
-    Action{"TagOpenIDConnectProvider", Target::open_id_provider, " OpenIDConnectProviderArn Tags.* ", tag_subject},
+    Action{"TagOpenIDConnectProvider", Target::open_id_provider, " OpenIDConnectProviderArn Tags.*.Key|Value ",
+           tag_subject},
     Action{"UntagOpenIDConnectProvider", Target::open_id_provider, " OpenIDConnectProviderArn TagKeys.* ",
            untag_subject},
     Action{"ListOpenIDConnectProviderTags", Target::open_id_provider, " OpenIDConnectProviderArn Marker MaxItems ",
@@ -111,7 +113,7 @@ constexpr std::array iam_actions = {
 };
 
 constexpr std::array sts_actions = {
-    Action{"AssumeRole", Target::none, " RoleArn RoleSessionName DurationSeconds Policy PolicyArns.* ExternalId ",
+    Action{"AssumeRole", Target::none, " RoleArn RoleSessionName DurationSeconds Policy PolicyArns.*.arn ExternalId ",
            assume_role},
     Action{"GetSessionToken", Target::none, " DurationSeconds ", get_session_token},
     Action{"GetCallerIdentity", Target::none, " ", get_caller_identity},

@@ -5,6 +5,7 @@
 
 #include "auth/identifiers.h"
 #include "base/date.h"
+#include "base/log.h"
 #include "iam/call.h"
 #include "iam/subjects.h"
 #include "s3/errors.h"
@@ -25,6 +26,7 @@ struct Request {
   const Json& in;
   const std::set<std::string>& bucket_owners;
   std::string& message;
+  auth::AccountEntryPtr& removed;
   std::string account, user;  // of "name"
 
   [[nodiscard]] std::unexpected<Error> refuse(Errc code, std::string text) const {
@@ -208,18 +210,25 @@ Result<Json> serve_user_list(const Request& request) {
   return Json{{"accounts", std::move(list)}};
 }
 
+std::string owns_buckets(const std::string& account) { return "The account " + account + " still owns buckets."; }
+
 Result<Json> remove_account(const Request& request) {
   VB_ASSIGN(const auto account, find_account(request));
   if (account->account->id == auth::root_account_id) {
     return request.refuse(Errc::delete_conflict, "The root account cannot be removed.");
   }
   if (request.bucket_owners.contains(account->account->canonical_id)) {
-    return request.refuse(Errc::delete_conflict, "The account " + request.account + " still owns buckets.");
+    return request.refuse(Errc::delete_conflict, owns_buckets(request.account));
   }
+  auth::AccountEntryPtr removed;
   VB_TRY(request.store.change([&](auth::AccountMap& accounts) -> Result<void> {
-    accounts.erase(account->account->id);
+    const auto found = accounts.find(account->account->id);
+    if (found == accounts.end()) return {};
+    removed = found->second;
+    accounts.erase(found);
     return {};
   }));
+  request.removed = std::move(removed);
   return Json::object();
 }
 
@@ -440,11 +449,11 @@ constexpr Operation operations[] = {
 };
 
 Result<Json> serve(auth::IdentityStore& store, const WallClock& clock, std::string_view name, std::string_view body,
-                   const std::set<std::string>& bucket_owners, std::string& message) {
+                   const std::set<std::string>& bucket_owners, std::string& message, auth::AccountEntryPtr& removed) {
   const auto operation = std::ranges::find(operations, name, &Operation::name);
   if (operation == std::end(operations)) return fail(Errc::invalid_action, "There is no such admin call.");
   VB_ASSIGN(const Json in, read_admin_request(body));
-  Request request{store, clock, in, bucket_owners, message, {}, {}};
+  Request request{store, clock, in, bucket_owners, message, removed, {}, {}};
   if (name != "user-list") {
     VB_ASSIGN(const std::string whole, request.text("name", true));
     const size_t slash = whole.find('/');
@@ -494,11 +503,25 @@ void write_admin_outcome(const Result<Json>& out, std::string_view message, s3::
   write_admin_answer(*out, response);
 }
 
-void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call, std::string_view body,
-                  const std::set<std::string>& bucket_owners, s3::Response& response) {
+auth::AccountEntryPtr answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call,
+                                   std::string_view body, const std::set<std::string>& bucket_owners,
+                                   s3::Response& response) {
   std::string message;
-  const auto out = serve(store, clock, call, body, bucket_owners, message);
+  auth::AccountEntryPtr removed;
+  const auto out = serve(store, clock, call, body, bucket_owners, message, removed);
   write_admin_outcome(out, message, response);
+  return removed;
+}
+
+void put_back(auth::IdentityStore& store, const auth::AccountEntryPtr& removed, s3::Response& response) {
+  const auto done = store.change([&](auth::AccountMap& accounts) -> Result<void> {
+    accounts.emplace(removed->account->id, removed);
+    return {};
+  });
+  if (done) return write_admin_error({Errc::delete_conflict, 0, "admin"}, owns_buckets(removed->name), response);
+  log::error("the account {} was removed while it made a bucket, and could not be put back: {}", removed->name,
+             done.error().context);
+  write_admin_error(done.error(), {}, response);
 }
 
 }  // namespace verbena::iam

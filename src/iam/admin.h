@@ -35,9 +35,12 @@ namespace verbena::iam {
 bool removes_accounts(std::string_view call);
 
 // Blocks. Always fills `response`: {"error": {"code", "message"}} for an error. `bucket_owners`: canonical ids of
-// accounts that may not be removed.
-void answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call, std::string_view body,
-                  const std::set<std::string>& bucket_owners, s3::Response& response);
+// accounts that may not be removed. The account that the call has removed; null: none.
+auth::AccountEntryPtr answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call,
+                                   std::string_view body, const std::set<std::string>& bucket_owners,
+                                   s3::Response& response);
+// Blocks. Puts back an account that was removed although it owns a bucket, and answers so; an error is in the log, too.
+void put_back(auth::IdentityStore& store, const auth::AccountEntryPtr& removed, s3::Response& response);
 
 // An empty message: the code's default.
 void write_admin_error(const Error& error, std::string_view message, s3::Response& response);

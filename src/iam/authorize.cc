@@ -6,6 +6,8 @@
 namespace verbena::iam {
 namespace {
 
+constexpr std::string_view request_tag = "aws:requesttag/", tag_keys = "aws:tagkeys";
+
 // The ARN has the item's own path; for an item that the call will create, the path in the call.
 template <class T>
 std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_view kind, std::string_view name) {
@@ -13,6 +15,25 @@ std::string arn_in(const Call& call, const auth::ByName<T>& items, std::string_v
   if (found != items.end())
     return auth::arn_of(call.account->account->id, kind, found->second.path, found->second.name);
   return auth::arn_of(call.account->account->id, kind, call.parameters.get("Path").value_or("/"), name);
+}
+
+// Tags that the call sets or removes, and those of its item. Without them a statement that denies by a tag would not
+// match.
+bool find_tag_fact(const Call& call, std::string_view key, auth::FactValues& values) {
+  const auto tag_of = [&](std::string_view prefix, const auth::TagMap& tags) {
+    if (!key.starts_with(prefix)) return false;
+    const auto found = tags.find(key.substr(prefix.size()));
+    if (found != tags.end()) values.push_back(found->second);
+    return found != tags.end();
+  };
+  if (tag_of(request_tag, call.tags)) return true;
+  if (key == tag_keys) {
+    for (const auto& [name, value] : call.tags) values.push_back(name);
+    values.insert(values.end(), call.untagged.begin(), call.untagged.end());
+    return !values.empty();
+  }
+  return call.item_tags != nullptr &&
+         (tag_of("aws:resourcetag/", *call.item_tags) || tag_of("iam:resourcetag/", *call.item_tags));
 }
 
 }  // namespace
@@ -32,6 +53,7 @@ bool CallFacts::find(std::string_view key, auth::FactValues& values) const {
     return value.has_value();
   };
   if (call_.passed_on != nullptr && find_attribute_fact(*call_.passed_on, key, values)) return true;
+  if (find_tag_fact(call_, key, values)) return true;
   if (key == "iam:policyarn") return parameter("PolicyArn");
   if (key == "sts:rolesessionname") return parameter("RoleSessionName");
   if (key == "sts:externalid") return parameter("ExternalId");
@@ -39,13 +61,12 @@ bool CallFacts::find(std::string_view key, auth::FactValues& values) const {
 }
 
 bool find_attribute_fact(const auth::Attributes& attributes, std::string_view key, auth::FactValues& values) {
-  constexpr std::string_view tag_prefix = "aws:requesttag/";
-  if (key.starts_with(tag_prefix)) {
-    const auto tag = attributes.tags.find(key.substr(tag_prefix.size()));
+  if (key.starts_with(request_tag)) {
+    const auto tag = attributes.tags.find(key.substr(request_tag.size()));
     if (tag != attributes.tags.end()) values.push_back(tag->second);
     return tag != attributes.tags.end();
   }
-  if (key == "aws:tagkeys") {
+  if (key == tag_keys) {
     for (const auto& [name, value] : attributes.tags) values.push_back(name);
   } else if (key == "sts:transitivetagkeys") {
     values = attributes.transitive;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "auth/identity_store.h"
 #include "iam/parameters.h"
@@ -45,6 +46,9 @@ struct Call {
   s3::XmlWriter& xml;                           // of the result
   std::string& message;                         // of an error, replacing its context
   const auth::Attributes* passed_on = nullptr;  // attributes of the session that it requests
+  auth::TagMap tags{};                          // that it sets
+  std::vector<std::string> untagged{};          // keys of tags that it removes
+  const auth::TagMap* item_tags = nullptr;      // of the item that it concerns, before it; null: there is none
   auth::PrincipalPtr assumed{};                 // the role's session that it made; null: none
 
   const auth::Principal& principal() const { return *key.principal; }

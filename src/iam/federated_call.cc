@@ -40,6 +40,7 @@ Result<void> authorize_vouched(const FederatedCall& federated, const Vouched& vo
     }
     return federated.refuse(sign_in::Refusal::Kind::denied, "Not authorized to perform " + std::string(asked));
   };
+  if (vouched.wanted.role != nullptr) federated.call.item_tags = &vouched.wanted.role->tags;
   VB_TRY(may(action));
   if (!vouched.attributes.tags.empty()) VB_TRY(may("sts:TagSession"));
   if (!vouched.attributes.source_identity.empty()) VB_TRY(may("sts:SetSourceIdentity"));

@@ -19,16 +19,16 @@ struct FederatedAction {
 
 constexpr FederatedAction federated_actions[] = {
     {{"AssumeRoleWithWebIdentity", Target::none,
-      " RoleArn RoleSessionName WebIdentityToken DurationSeconds Policy PolicyArns.* ", nullptr},
+      " RoleArn RoleSessionName WebIdentityToken DurationSeconds Policy PolicyArns.*.arn ", nullptr},
      assume_role_with_web_identity,
      [](const FederatedTools& tools) { return tools.keys != nullptr; },
      sign_in::By::web_identity},
     {{"AssumeRoleWithLDAPIdentity", Target::none,
-      " RoleArn LDAPUsername LDAPPassword DurationSeconds Policy PolicyArns.* ", nullptr},
+      " RoleArn LDAPUsername LDAPPassword DurationSeconds Policy PolicyArns.*.arn ", nullptr},
      assume_role_with_ldap_identity,
      [](const FederatedTools& tools) { return tools.directory != nullptr; },
      sign_in::By::ldap},
-    {{"AssumeRoleWithCertificate", Target::none, " RoleArn DurationSeconds Policy PolicyArns.* ", nullptr},
+    {{"AssumeRoleWithCertificate", Target::none, " RoleArn DurationSeconds Policy PolicyArns.*.arn ", nullptr},
      assume_role_with_certificate,
      [](const FederatedTools& tools) { return tools.authority != nullptr; },
      sign_in::By::certificate,
@@ -73,9 +73,8 @@ Result<const FederatedAction*> find_federated_action(const FederatedTools& tools
     message = "Passwords and tokens must not be in a URL: send them as a form.";
     return fail(Errc::validation_error, "iam");
   }
-  const std::string known = " Action Version" + std::string(found->action.parameters);
-  if (const auto unknown = parameters.find_unknown(known)) {
-    message = "The parameter " + shown(*unknown) + " is not served here.";
+  if (auto fault = parameters.find_fault(found->action.parameters)) {
+    message = std::move(*fault);
     return fail(Errc::validation_error, "iam");
   }
   return found;

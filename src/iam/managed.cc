@@ -115,7 +115,7 @@ Result<void> create_policy(Call& call) {
   VB_ASSIGN(policy.description, call.description());
   VB_ASSIGN(policy.document,
             call.document("PolicyDocument", auth::PolicyKind::identity, auth::managed_policy_bytes_max));
-  VB_ASSIGN(policy.tags, read_new_tags(call, "iam:TagPolicy"));
+  VB_ASSIGN(policy.tags, authorize_new_tags(call, "iam:TagPolicy"));
   policy.id = auth::make_id("ANPA");
   policy.created_s = policy.version_created_s = call.now_s();
   VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {

@@ -96,7 +96,7 @@ Result<void> create_open_id_provider(Call& call) {
   VB_ASSIGN(provider.client_ids, call.parameters.members("ClientIDList", "", auth::client_ids_max));
   for (const std::string& id : provider.client_ids) VB_TRY(check_client_id(call, id));
   VB_ASSIGN(provider.thumbprints, read_thumbprints(call));
-  VB_ASSIGN(provider.tags, read_new_tags(call, "iam:TagOpenIDConnectProvider"));
+  VB_ASSIGN(provider.tags, authorize_new_tags(call, "iam:TagOpenIDConnectProvider"));
   provider.id = auth::make_id("OIDC");
   provider.created_s = call.now_s();
   VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {

@@ -1,6 +1,9 @@
 #include "iam/parameters.h"
 
 #include <algorithm>
+#include <map>
+
+#include "base/decimal.h"
 
 namespace verbena::iam {
 namespace {
@@ -20,6 +23,54 @@ size_t sequence_size(std::string_view text) {
   const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
   const bool outside = (first == 0xed && byte(1) > 0x9f) || (first == 0xf4 && byte(1) > 0x8f);
   return overlong || outside ? 0 : size;
+}
+
+// Calls `use` with each part of "a|b|c", until it returns true. Whether it did.
+template <class Use>
+bool any_part(std::string_view text, char separator, Use use) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(separator), text.size());
+    if (use(text.substr(0, end))) return true;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return false;
+}
+
+bool is_part(std::string_view text, char separator, std::string_view wanted) {
+  return !wanted.empty() && any_part(text, separator, [&](std::string_view part) { return part == wanted; });
+}
+
+// The fields that a list's members have, "Key|Value"; empty: members are values. nullopt: no such list is known.
+std::optional<std::string_view> fields_of(std::string_view known, std::string_view list) {
+  constexpr std::string_view members = ".*";
+  std::optional<std::string_view> fields;
+  any_part(known, ' ', [&](std::string_view word) {
+    if (!word.starts_with(list)) return false;
+    word.remove_prefix(list.size());
+    if (!word.starts_with(members)) return false;
+    word.remove_prefix(members.size());
+    if (word.starts_with('.')) word.remove_prefix(1);
+    fields = word;
+    return true;
+  });
+  return fields;
+}
+
+struct Member {
+  std::string_view list, field;
+  uint64_t number = 0;
+};
+
+// "Tags.member.2.Key". A number is written in one way, so that no two names are of one member.
+std::optional<Member> read_member(std::string_view name) {
+  constexpr std::string_view between = ".member.";
+  const size_t at = name.find(between);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = name.substr(at + between.size());
+  const size_t dot = std::min(rest.find('.'), rest.size());
+  const auto number = parse_decimal(rest.substr(0, dot));
+  if (!number || rest.starts_with('0') || dot + 1 == rest.size()) return std::nullopt;
+  return Member{name.substr(0, at), rest.substr(std::min(dot + 1, rest.size())), *number};
 }
 
 }  // namespace
@@ -50,18 +101,24 @@ Result<std::vector<std::string>> Parameters::members(std::string_view list, std:
   }
 }
 
-std::optional<std::string_view> Parameters::find_unknown(std::string_view known) const {
+// A member that is ignored may be a limit: of a list that begins with its second member nothing would be read.
+std::optional<std::string> Parameters::find_fault(std::string_view known) const {
+  std::map<std::pair<std::string_view, std::string_view>, size_t> counts;  // of the members of a list, by field
   for (const auto& [name, value] : query_.items()) {
-    if (name.find(' ') == std::string::npos && known.find(" " + name + " ") != std::string_view::npos) continue;
-    const size_t dot = name.find('.');
-    // SDKs write an empty list as its bare name.
-    if (value.empty() && name.find(' ') == std::string::npos &&
-        known.find(" " + name + ".* ") != std::string_view::npos) {
-      continue;
+    if (const auto member = read_member(name)) ++counts[{member->list, member->field}];
+  }
+  for (const auto& [name, value] : query_.items()) {
+    if (name == "Action" || name == "Version") continue;
+    if (name.find('*') == std::string::npos && is_part(known, ' ', name)) continue;
+    if (value.empty() && fields_of(known, name)) continue;  // SDKs write an empty list as its bare name
+    const auto member = read_member(name);
+    const auto fields = member ? fields_of(known, member->list) : std::nullopt;
+    const bool served = fields && (fields->empty() ? member->field.empty() : is_part(*fields, '|', member->field));
+    if (!served) return "The parameter " + shown(name) + " is not served here.";
+    // Names differ, so as many members as the highest number are all from 1 on.
+    if (member->number > counts[{member->list, member->field}]) {
+      return "The members of " + std::string(member->list) + " must be numbered from 1 without a gap.";
     }
-    const bool in_list = dot != std::string::npos && name.find(' ') == std::string::npos &&
-                         known.find(" " + name.substr(0, dot) + ".* ") != std::string_view::npos;
-    if (!in_list) return name;
   }
   return std::nullopt;
 }

@@ -22,8 +22,10 @@ class Parameters {
   std::string_view get_or_empty(std::string_view name) const { return query_.get_or_empty(name); }
   // "PolicyArns.member.1.arn", "PolicyArns.member.2.arn", ...: numbered from 1 without a gap. At most `max`.
   Result<std::vector<std::string>> members(std::string_view list, std::string_view field, size_t max) const;
-  // The first parameter that is not among `known` (names between spaces; "Tags.*" stands for all with that prefix).
-  std::optional<std::string_view> find_unknown(std::string_view known) const;
+  // A sentence about the first parameter that is not among `known`, Action and Version, or that belongs to a list with
+  // a gap; nullopt: there is none. `known`: names between spaces; "TagKeys.*" stands for TagKeys.member.1 and so on,
+  // "Tags.*.Key|Value" for Tags.member.1.Key, Tags.member.1.Value and so on.
+  std::optional<std::string> find_fault(std::string_view known) const;
 
  private:
   s3::Query query_;

@@ -2,6 +2,7 @@
 
 #include "iam/actions.h"
 #include "iam/authorize.h"
+#include "iam/subjects.h"
 #include "s3/errors.h"
 
 namespace verbena::iam {
@@ -28,9 +29,8 @@ Result<const Action*> find_action(const Parameters& parameters, Reply& reply) {
     return fail(Errc::invalid_action, "iam");
   }
   // Unknown parameters are refused: they may be limits (a permissions boundary, a condition).
-  const std::string known = " Action Version" + std::string(action->parameters);
-  if (const auto unknown = parameters.find_unknown(known)) {
-    reply.message = "The parameter " + shown(*unknown) + " is not served here.";
+  if (auto fault = parameters.find_fault(action->parameters)) {
+    reply.message = std::move(*fault);
     return fail(Errc::validation_error, "iam");
   }
   return action;
@@ -63,6 +63,7 @@ Result<auth::PrincipalPtr> serve(auth::IdentityStore& store, const Surroundings&
             .message = reply.message};
   if (call.account == nullptr) return fail(Errc::invalid_client_token_id, "iam: the account is gone");
   VB_TRY(check_target(call));
+  VB_TRY(read_tags(call));
   if (!reply.sts) VB_TRY(authorize_iam(call));
   VB_TRY(action->serve(call));
   xml.close();

@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -68,6 +69,23 @@ class QueryTest : public testing::Test {
     return nlohmann::json::parse(response.body);
   }
 
+  s3::Response serve_as_root(Service& service, Api api, const std::string& path, const std::string& query,
+                             const std::string& body) {
+    s3::Call of;
+    s3::Request request{of};
+    request.method = "POST";
+    request.raw_path = path;
+    request.raw_query = query;
+    const auto root = key("ROOT");
+    s3::Response response;
+    boost::asio::io_context io;
+    auto served =
+        boost::asio::co_spawn(io, service.serve(api, request, *root, body, response), boost::asio::use_future);
+    io.run();
+    served.get();
+    return response;
+  }
+
   std::filesystem::path folder_;
   FixedClock clock_;
   std::unique_ptr<auth::KeyRing> keys_ = auth::KeyRing::in_memory();
@@ -88,6 +106,19 @@ TEST(Api, FormsPostedToTheRootAreCallsAndNothingElseIs) {
   EXPECT_EQ(api_of("GET", "/-/admin/", ""), Api::admin);
 }
 
+// A name with an escape was served, and logged as "iam:".
+TEST(Api, ACallIsLoggedByTheNameByWhichItIsServed) {
+  EXPECT_EQ(operation_of(Api::query, "/", "Action=CreateUser&UserName=a"), "iam:CreateUser");
+  EXPECT_EQ(operation_of(Api::query, "/", "UserName=a&%41ction=%43reateAccessKey"), "iam:CreateAccessKey");
+  EXPECT_EQ(operation_of(Api::query, "/", "UserName=a%26Action=DeleteUser&Action=CreateUser"), "iam:CreateUser");
+  EXPECT_EQ(operation_of(Api::query, "/", "XAction=CreateUser&action=DeleteUser"), "iam:");
+  EXPECT_EQ(operation_of(Api::query, "/", "Action=A%0AB"), "iam:A");
+  EXPECT_EQ(operation_of(Api::query, "/", "Action=" + std::string(100, 'a')), "iam:" + std::string(64, 'a'));
+  EXPECT_EQ(operation_of(Api::query, "/", "Action=A&Action=B"), "iam:") << "refused";
+  EXPECT_EQ(operation_of(Api::admin, "/-/admin/user-add", "Action=A"), "admin:user-add");
+  EXPECT_EQ(operation_of(Api::admin, "/-/admin/none/user-add", ""), "admin:none");
+}
+
 TEST(ParametersTest, NamesPathsAndTextsAreIams) {
   EXPECT_TRUE(is_name("a_B+=,.@-9", 64));
   for (const char* bad : {"", "a b", "a/b", "a:b", "\xc3\xa4"}) EXPECT_FALSE(is_name(bad, 64)) << bad;
@@ -101,16 +132,62 @@ TEST(ParametersTest, NamesPathsAndTextsAreIams) {
 }
 
 TEST(ParametersTest, UnknownParametersAndListsAreReported) {
-  const auto parameters = Parameters::parse("A=1&L.member.1.x=a&L.member.2.x=b&L.member.4.x=d");
+  const auto parameters = Parameters::parse("A=1&L.member.1.x=a&L.member.2.x=b");
   ASSERT_TRUE(parameters);
-  EXPECT_FALSE(parameters->find_unknown(" A L.* "));
-  EXPECT_FALSE(Parameters::parse("L=")->find_unknown(" L.* ")) << "an empty list";
-  EXPECT_EQ(Parameters::parse("L=a")->find_unknown(" L.* "), "L");
-  EXPECT_EQ(parameters->find_unknown(" A "), "L.member.1.x");
-  EXPECT_EQ(parameters->find_unknown(" L.* "), "A");
+  EXPECT_FALSE(parameters->find_fault(" A L.*.x "));
+  EXPECT_FALSE(Parameters::parse("L=")->find_fault(" L.*.x ")) << "an empty list";
+  EXPECT_FALSE(Parameters::parse("Action=a&Version=b")->find_fault(" "));
+  const auto fault = [](const char* form, const char* known) { return Parameters::parse(form)->find_fault(known); };
+  EXPECT_EQ(fault("L=a", " L.*.x "), "The parameter L is not served here.");
+  EXPECT_EQ(fault("A=1&L.member.1.x=a", " A "), "The parameter L.member.1.x is not served here.");
+  EXPECT_EQ(fault("A=1", " L.*.x "), "The parameter A is not served here.");
   EXPECT_EQ(*parameters->members("L", "x", 10), (std::vector<std::string>{"a", "b"}));
   EXPECT_FALSE(parameters->members("L", "x", 1));
   EXPECT_FALSE(Parameters::parse("A=1&A=2"));
+}
+
+// They were accepted and not read: AssumeRole gave credentials without the policies that were to limit them.
+TEST(ParametersTest, MembersThatNobodyReadsAreRefused) {
+  constexpr const char* known = " A L.*.x M.*.Key|Value V.* ";
+  for (const char* form : {"L.member.2.x=b",
+                           "L.member.0.x=a",
+                           "L.member.1.x=a&L.member.3.x=b",
+                           "L.member.1.X=a",
+                           "L.member.1.y=a",
+                           "L.member.1=a",
+                           "L.member.1.=a",
+                           "L.member.01.x=a",
+                           "L.member.+1.x=a",
+                           "L.member.1.x.y=a",
+                           "L.member..x=a",
+                           "L.member.x=a",
+                           "L.x.1=a",
+                           "L.1.x=a",
+                           "L.member=a",
+                           "l.member.1.x=a",
+                           "L.member.99999999999999999999.x=a",
+                           "L.%2A.x=a",
+                           "L.%2A=a",
+                           "L.=a",
+                           "=a",
+                           "V.member.1.x=a",
+                           "V.member.1.=a",
+                           "V.%2A=a",
+                           "V.member.2=a",
+                           "M.member.1.Key|Value=a",
+                           "M.member.1.Key=a&M.member.3.Value=a",
+                           "Lx=",
+                           "L.member.1=",
+                           "L.=",
+                           "%2A="}) {
+    const auto parameters = Parameters::parse(form);
+    ASSERT_TRUE(parameters) << form;
+    EXPECT_TRUE(parameters->find_fault(known)) << form;
+  }
+  for (const char* form : {"V.member.2=b&V.member.1=a", "M.member.1.Value=a&M.member.1.Key=b",
+                           "M=&L=&V=&A=", "L.member.2.x=&L.member.1.x=&L.member.3.x="}) {
+    EXPECT_FALSE(Parameters::parse(form)->find_fault(known)) << form;
+  }
 }
 
 // The answer was not XML: it repeated invalid UTF-8.
@@ -192,6 +269,21 @@ TEST_F(QueryTest, ASessionEndsWithItsHour) {
   EXPECT_EQ(store_->find(id, token, clock_.now_s).error().code, Errc::expired_token);
 }
 
+TEST_F(QueryTest, ASessionsPoliciesAreReadOrTheCallIsRefused) {
+  const std::string document =
+      R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"sts:AssumeRole"}})";
+  ask("CreateRole&RoleName=r&AssumeRolePolicyDocument=" + auth::uri_encode(document, true));
+  const std::string call = "AssumeRole&RoleArn=arn:aws:iam::000000000000:role/r&RoleSessionName=job";
+  const std::string arn = "=arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess";
+  EXPECT_EQ(code(ask(call + "&PolicyArns.member.1.arn" + arn)), "");
+  for (const char* name : {"member.2.arn", "member.0.arn", "member.1.Arn", "member.1", "arn.1"}) {
+    EXPECT_EQ(code(ask(call + "&PolicyArns." + name + arn)), "ValidationError") << name;
+  }
+  ask("CreateUser&UserName=u");
+  EXPECT_EQ(code(ask("UntagUser&UserName=u&TagKeys.member.2=a")), "ValidationError");
+  EXPECT_EQ(code(ask("TagUser&UserName=u&Tags.member.2.Key=a&Tags.member.2.Value=b")), "ValidationError");
+}
+
 TEST_F(QueryTest, AConditionOnTheExternalIdHolds) {
   ask("CreateRole&RoleName=r&AssumeRolePolicyDocument=%7B%22Version%22%3A%222012-10-17%22%2C%22Statement%22%3A%7B%"
       "22Effect%22%3A"
@@ -266,6 +358,131 @@ TEST_F(QueryTest, ARequestHasTheSameConditionKeysAsAtS3) {
     deny(R"({"StringNotEquals":{)" + std::string(equal) + "}}");
     EXPECT_TRUE(may()) << equal;
   }
+}
+
+// A Deny by a tag did not match: calls of IAM had no tags among their condition keys.
+TEST_F(QueryTest, PoliciesAskForTheTagsOfACallAndOfItsItem) {
+  ask("CreateUser&UserName=boss");
+  const std::string boss = element(ask("CreateAccessKey&UserName=boss"), "AccessKeyId");
+  const auto deny_if = [&](const std::string& condition) {
+    const std::string document =
+        R"({"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["iam:*","sts:*"],"Resource":"*"},)"
+        R"({"Effect":"Deny","Action":["iam:*","sts:*"],"Resource":"*","Condition":{)" +
+        condition + "}}]}";
+    EXPECT_EQ(code(ask("PutUserPolicy&UserName=boss&PolicyName=p&PolicyDocument=" + auth::uri_encode(document, false))),
+              "")
+        << condition;
+  };
+  const std::string trust = "&AssumeRolePolicyDocument=" +
+                            auth::uri_encode(R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":)"
+                                             R"({"AWS":"000000000000"},"Action":"sts:AssumeRole"}})",
+                                             true);
+  const std::string document =
+      "&PolicyDocument=" + auth::uri_encode(R"({"Version":"2012-10-17","Statement":)"
+                                            R"({"Effect":"Allow","Action":"*","Resource":"*"}})",
+                                            true);
+  const auto tags = [](const std::string& key, const std::string& value) {
+    return "&Tags.member.1.Key=" + key + "&Tags.member.1.Value=" + value;
+  };
+  for (const std::string call :
+       {"CreateUser&UserName=u", "CreateRole&RoleName=r", "CreatePolicy&PolicyName=p", "TagUser&UserName=u",
+        "TagRole&RoleName=r", "TagPolicy&PolicyArn=arn:aws:iam::000000000000:policy/p",
+        "CreateOpenIDConnectProvider&Url=https://idp.example.org/a",
+        "TagOpenIDConnectProvider&OpenIDConnectProviderArn=arn:aws:iam::000000000000:oidc-provider/idp.example.org/"
+        "a"}) {
+    const std::string more = call.starts_with("CreateRole") ? trust : call.starts_with("CreatePolicy") ? document : "";
+    deny_if(R"("StringEquals":{"aws:RequestTag/Team":"red"})");
+    EXPECT_EQ(code(ask(call + more + tags("team", "red"), boss)), "AccessDenied") << call;
+    deny_if(R"("ForAnyValue:StringEquals":{"aws:TagKeys":"team"})");
+    EXPECT_EQ(code(ask(call + more + tags("team", "blue"), boss)), "AccessDenied") << call;
+    EXPECT_EQ(code(ask(call + more + tags("cost", "red"), boss)), "") << call;
+  }
+  ask("TagUser&UserName=u" + tags("team", "red"));
+  ask("TagRole&RoleName=r" + tags("team", "red"));
+  ask("TagPolicy&PolicyArn=arn:aws:iam::000000000000:policy/p" + tags("team", "red"));
+  ask("TagOpenIDConnectProvider&OpenIDConnectProviderArn=arn:aws:iam::000000000000:oidc-provider/idp.example.org/a" +
+      tags("team", "red"));
+  const std::vector<std::string> of_items = {
+      "GetUser&UserName=u",
+      "CreateAccessKey&UserName=u",
+      "UntagUser&UserName=u&TagKeys.member.1=team",
+      "GetRole&RoleName=r",
+      "AssumeRole&RoleArn=arn:aws:iam::000000000000:role/r&RoleSessionName=job",
+      "GetPolicy&PolicyArn=arn:aws:iam::000000000000:policy/p",
+      "GetOpenIDConnectProvider&OpenIDConnectProviderArn=arn:aws:iam::000000000000:oidc-provider/idp.example.org/a",
+      "UpdateUser&UserName=u&NewUserName=w"};
+  for (const std::string key : {"aws:ResourceTag/team", "iam:ResourceTag/team"}) {
+    deny_if(R"("StringEquals":{")" + key + R"(":"red"})");
+    for (const std::string& call : of_items) EXPECT_EQ(code(ask(call, boss)), "AccessDenied") << key << call;
+    EXPECT_EQ(code(ask("GetUser", boss)), "") << key;
+    ask("TagUser&UserName=boss" + tags("team", "red"));
+    EXPECT_EQ(code(ask("GetUser", boss)), "AccessDenied") << key;
+    ask("UntagUser&UserName=boss&TagKeys.member.1=team");
+  }
+  deny_if(R"("ForAnyValue:StringEquals":{"aws:TagKeys":"team"})");
+  EXPECT_EQ(code(ask("UntagUser&UserName=u&TagKeys.member.1=team", boss)), "AccessDenied");
+  deny_if(R"("StringEquals":{"aws:ResourceTag/team":"blue"})");
+  for (const std::string& call : of_items) EXPECT_EQ(code(ask(call, boss)), "") << call;
+}
+
+// A store in which an account's bucket appears between one list of all buckets and the next one.
+class LateBucket final : public store::in_memory::TestStore {
+ public:
+  using TestStore::TestStore;
+  std::string owner;  // of that bucket; empty: none appears
+  std::optional<Errc> later_error;
+  int lists = 0;
+
+  Task<Result<std::vector<store::BucketInfo>>> buckets() override {
+    if (++lists > 1 && later_error) co_return fail(*later_error, "buckets");
+    auto now = co_await TestStore::buckets();
+    if (owner.empty()) co_return now;
+    store::BucketInfo late;
+    late.name = "late";
+    late.owner = std::exchange(owner, "");
+    (void)co_await create_bucket(std::move(late));
+    co_return now;
+  }
+};
+
+// The bucket stayed, of an account that was gone.
+TEST_F(QueryTest, AnAccountWhoseBucketComesWhileItIsRemovedStays) {
+  const auto arena = memory::Arena::create(16 * MiB).value();
+  LateBucket buckets(*arena);
+  BlockingPool changes(1, 256);
+  Service service(*store_, buckets, changes, clock_, "here");
+  const auto ask_service = [&](const std::string& call, const nlohmann::json& in) {
+    return serve_as_root(service, Api::admin, "/-/admin/" + call, "", in.dump());
+  };
+  const auto made = admin("user-add", {{"name", "acme"}, {"id", "acme-id"}});
+  admin("user-add", {{"name", "acme/ann"}});
+  const auto before = store_->account_named("acme");
+  buckets.owner = "acme-id";
+  EXPECT_EQ(code(ask_service("user-rm", {{"name", "acme"}})), "DeleteConflict");
+  ASSERT_EQ(store_->account_named("acme"), before) << "with all that is in it";
+  EXPECT_EQ(key(made["access_key"])->principal->account->canonical_id, "acme-id");
+  EXPECT_EQ(code(ask_service("user-rm", {{"name", "acme"}})), "DeleteConflict");
+  admin("user-add", {{"name", "other"}});
+  buckets.lists = 0;
+  buckets.later_error = Errc::io_error;
+  EXPECT_EQ(code(ask_service("user-rm", {{"name", "other"}})), "InternalError") << "nobody knows";
+  EXPECT_NE(store_->account_named("other"), nullptr);
+  buckets.later_error.reset();
+  EXPECT_EQ(code(ask_service("user-rm", {{"name", "other"}})), "");
+  EXPECT_EQ(store_->account_named("other"), nullptr);
+}
+
+// Those in the URL were ignored, and could be limits.
+TEST_F(QueryTest, ParametersAreInTheFormOrTheCallIsRefused) {
+  const auto arena = memory::Arena::create(16 * MiB).value();
+  store::in_memory::TestStore buckets(*arena);
+  BlockingPool changes(1, 256);
+  Service service(*store_, buckets, changes, clock_, "here");
+  const std::string form = "Version=2010-05-08&Action=CreateUser&UserName=a";
+  const auto refused = serve_as_root(service, Api::query, "/", "Path=/x/", form);
+  EXPECT_EQ(code(refused), "ValidationError");
+  EXPECT_NE(element(refused, "Message").find("URL"), std::string::npos);
+  EXPECT_EQ(code(serve_as_root(service, Api::query, "/", "", form)), "");
 }
 
 // Changes are made one after the other. One account's must not be all that others wait for, and what changes nothing

@@ -33,7 +33,7 @@ Result<void> create_role(Call& call) {
   VB_ASSIGN(role.name, call.name("RoleName", role_name_max));
   VB_ASSIGN(role.path, call.path());
   VB_ASSIGN(role.description, call.description());
-  VB_ASSIGN(role.tags, read_new_tags(call, "iam:TagRole"));
+  VB_ASSIGN(role.tags, authorize_new_tags(call, "iam:TagRole"));
   VB_ASSIGN(role.session_max_s, session_max(call, role.session_max_s));
   VB_ASSIGN(role.trust,
             call.document("AssumeRolePolicyDocument", auth::PolicyKind::trust, auth::trust_policy_bytes_max));

@@ -33,6 +33,12 @@ const sign_in::Refusal& busy() {
   return refusal;
 }
 
+// A parameter that is ignored may be a limit.
+const Error& in_two_places() {
+  static const Error refusal{Errc::validation_error, 0, "Parameters must be in the form alone, not in the URL, too."};
+  return refusal;
+}
+
 }  // namespace
 
 Api api_of(std::string_view method, std::string_view path, std::string_view content_type) {
@@ -44,6 +50,23 @@ Api api_of(std::string_view method, std::string_view path, std::string_view cont
 bool is_query_in_url(std::string_view method, std::string_view path, std::string_view query) {
   return method == "POST" && path == "/" &&
          ("&" + std::string(query)).find("&Action=AssumeRoleWith") != std::string::npos;
+}
+
+// The service acts on the parsed form, where "%41ction=" is an Action, too.
+std::string operation_of(Api api, std::string_view path, std::string_view form) {
+  std::string name;
+  if (api == Api::admin) {
+    name = path.substr(std::min(admin_prefix.size(), path.size()));
+  } else if (const auto parameters = Parameters::parse(form)) {
+    name = parameters->get_or_empty("Action");
+  }
+  constexpr size_t longest = 64;
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  name.resize(std::min(name.size(), longest));
+  name.erase(std::ranges::find_if_not(name, plain), name.end());
+  return (api == Api::admin ? "admin:" : "iam:") + name;
 }
 
 void Service::refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response) {
@@ -124,6 +147,10 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
     write_refusal(busy(), request_id, response);
     co_return SignedIn();
   }
+  if (!body.empty() && !request.raw_query.empty()) {
+    write_error(in_two_places(), {}, request_id, true, response);
+    co_return SignedIn();
+  }
   const FederatedTools tools{.store = identities_,
                              .around = around(),
                              .keys = sign_in_->keys,
@@ -156,6 +183,10 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
 
 Task<auth::PrincipalPtr> Service::serve_query(const s3::Request& request, const auth::AccessKey& key,
                                               const std::string& body, s3::Response& response) {
+  if (!request.raw_query.empty()) {
+    write_error(in_two_places(), {}, request.call.request_id, false, response);
+    co_return nullptr;
+  }
   const bool is_root = auth::is_unlimited_root(key.principal.get(), &key);
   const auto turn = is_root ? nullptr : calls_.try_hold(key.principal->account->id);
   if (!is_root && turn == nullptr) {
@@ -171,6 +202,27 @@ Task<auth::PrincipalPtr> Service::serve_query(const s3::Request& request, const 
   if (assumed) co_return std::move(*assumed);
   write_error(assumed.error(), {}, request.call.request_id, false, response);
   co_return nullptr;
+}
+
+Task<Result<std::set<std::string>>> Service::bucket_owners() {
+  VB_CO_ASSIGN(const auto buckets, co_await buckets_.buckets());
+  std::set<std::string> owners;
+  for (const auto& bucket : buckets) owners.insert(bucket.owner);
+  co_return owners;
+}
+
+// A bucket whose creation was authorized before its owner was removed may have come after the first list. Its creation
+// has ended before this list, which then shows the bucket, and the account is put back; or it ends later, finds that
+// its owner is gone, and removes the bucket (s3/buckets/bucket.cc).
+Task<void> Service::keep_owner(auth::AccountEntryPtr removed, s3::Response& response) {
+  const auto owners = co_await bucket_owners();
+  if (owners && !owners->contains(removed->account->canonical_id)) co_return;
+  auto work = [&]() -> Result<bool> {
+    put_back(identities_, removed, response);
+    return true;
+  };
+  const auto done = co_await pool_.run("admin", std::move(work));
+  if (!done || !owners) write_admin_error(done ? owners.error() : done.error(), {}, response);
 }
 
 Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
@@ -211,19 +263,22 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
   }
   std::set<std::string> owners;
   if (removes_accounts(name)) {
-    const auto buckets = co_await buckets_.buckets();
-    if (!buckets) {
-      write_admin_error(buckets.error(), {}, response);
+    auto now = co_await bucket_owners();
+    if (!now) {
+      write_admin_error(now.error(), {}, response);
       co_return;
     }
-    for (const auto& bucket : *buckets) owners.insert(bucket.owner);
+    owners = std::move(*now);
   }
-  auto work = [&]() -> Result<bool> {
-    answer_admin(identities_, clock_, name, body, owners, response);
-    return true;
+  auto work = [&]() -> Result<auth::AccountEntryPtr> {
+    return answer_admin(identities_, clock_, name, body, owners, response);
   };
-  const auto done = co_await pool_.run("admin", std::move(work));
-  if (!done) write_admin_error(done.error(), {}, response);
+  auto removed = co_await pool_.run("admin", std::move(work));
+  if (!removed) {
+    write_admin_error(removed.error(), {}, response);
+  } else if (*removed != nullptr) {
+    co_await keep_owner(std::move(*removed), response);
+  }
   if (name.starts_with("quota-")) quota_changed_();
 }
 

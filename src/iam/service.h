@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,10 @@ enum class Api : uint8_t {
 Api api_of(std::string_view method, std::string_view path, std::string_view content_type);
 // Whether the call is in the URL, as clients send AssumeRoleWithCertificate.
 bool is_query_in_url(std::string_view method, std::string_view path, std::string_view query);
+
+// The name of a call: "iam:CreateUser", "admin:user-add". It is the only part that is logged, because the rest may be
+// secret. `form`: of a query; its body, or the query in its URL.
+std::string operation_of(Api api, std::string_view path, std::string_view form);
 
 // Tools for signing in without a key. All outlive the service; null where that kind is disabled.
 struct SignInTools {
@@ -83,6 +88,8 @@ class Service {
                                        s3::Response& response);
   Task<void> serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                          s3::Response& response);
+  Task<Result<std::set<std::string>>> bucket_owners();
+  Task<void> keep_owner(auth::AccountEntryPtr removed, s3::Response& response);
   struct Asking;
   Surroundings around() const { return {clock_, region_}; }
   Task<Result<void>> ask_first(Asking& asking);

@@ -51,6 +51,7 @@ auth::Attributes inherited(const Call& call) {
 // The role must admit all of the attributes.
 Result<void> authorize_session(Call& call, const RoleOfArn& wanted, const auth::Attributes& attributes) {
   call.passed_on = &attributes;
+  call.item_tags = &wanted.role->tags;
   VB_TRY(authorize_role(call, wanted, "sts:AssumeRole"));
   if (!attributes.transitive.empty()) VB_TRY(authorize_role(call, wanted, "sts:TagSession"));
   if (!attributes.source_identity.empty()) VB_TRY(authorize_role(call, wanted, "sts:SetSourceIdentity"));

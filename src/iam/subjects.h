@@ -35,9 +35,11 @@ Result<Subject> find_subject(const Call& call, auth::AccountEntry& account);
 // The user that a call concerns: UserName, else the caller. Empty: the account's root.
 Result<std::string> target_user(const Call& call);
 
-// Tags.member.N.Key and .Value of the request; validation_error. Setting tags on a new item also requires `action`.
-Result<auth::TagMap> read_tags(const Call& call);
-Result<auth::TagMap> read_new_tags(const Call& call, std::string_view action);
+// Sets the call's tags from Tags.member.N.Key and .Value and from TagKeys.member.N, and the tags of its item, because
+// policies can ask for all of them. validation_error.
+Result<void> read_tags(Call& call);
+// The tags of a new item; they also require `action`.
+Result<auth::TagMap> authorize_new_tags(const Call& call, std::string_view action);
 // <Tags>, if there are any.
 void write_tags(s3::XmlWriter& xml, const auth::TagMap& tags);
 

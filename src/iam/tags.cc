@@ -38,9 +38,7 @@ auto tags_of(const Call& call, Account& account) -> Result<decltype(&account.use
   return &role->tags;
 }
 
-}  // namespace
-
-Result<TagMap> read_tags(const Call& call) {
+Result<TagMap> read_set_tags(const Call& call) {
   VB_ASSIGN(const auto keys, call.parameters.members("Tags", "Key", auth::tags_max));
   VB_ASSIGN(const auto values, call.parameters.members("Tags", "Value", auth::tags_max));
   if (keys.size() != values.size()) return call.refuse(Errc::validation_error, "A tag lacks its key or its value.");
@@ -55,10 +53,55 @@ Result<TagMap> read_tags(const Call& call) {
   return tags;
 }
 
-Result<TagMap> read_new_tags(const Call& call, std::string_view action) {
-  VB_ASSIGN(TagMap tags, read_tags(call));
-  if (!tags.empty()) VB_TRY(authorize(call, action, resource_of(call), *call.account->account));
-  return tags;
+template <class Items>
+const TagMap* tags_among(const Items& items, std::string_view name) {
+  const auto found = items.find(name);
+  return found == items.end() ? nullptr : &found->second.tags;
+}
+
+// Null if there is no such item (yet), or its kind has no tags.
+const TagMap* find_item_tags(const Call& call) {
+  const AccountEntry& account = *call.account;
+  switch (call.action.target) {
+    case Target::own_user:
+      if (!call.parameters.get("UserName")) {
+        const auth::Principal& caller = call.principal();
+        return caller.kind == auth::Principal::Kind::user ? tags_among(account.users, caller.name) : nullptr;
+      }
+      [[fallthrough]];
+    case Target::user:
+      return tags_among(account.users, call.get("UserName"));
+    case Target::role:
+      return tags_among(account.roles, call.get("RoleName"));
+    case Target::policy: {
+      const auth::ManagedPolicy* policy = find_policy(account, call.get("PolicyArn"));
+      return policy == nullptr ? nullptr : &policy->tags;
+    }
+    case Target::new_policy:
+      return tags_among(account.policies, call.get("PolicyName"));
+    case Target::open_id_provider: {
+      const auth::OpenIdProvider* provider = find_provider(account, provider_arn(call));
+      return provider == nullptr ? nullptr : &provider->tags;
+    }
+    case Target::group:
+    case Target::none:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<void> read_tags(Call& call) {
+  VB_ASSIGN(call.tags, read_set_tags(call));
+  VB_ASSIGN(call.untagged, call.parameters.members("TagKeys", "", auth::tags_max));
+  call.item_tags = find_item_tags(call);
+  return {};
+}
+
+Result<TagMap> authorize_new_tags(const Call& call, std::string_view action) {
+  if (!call.tags.empty()) VB_TRY(authorize(call, action, resource_of(call), *call.account->account));
+  return call.tags;
 }
 
 void write_tags(s3::XmlWriter& xml, const TagMap& tags) {
@@ -74,10 +117,9 @@ void write_tags(s3::XmlWriter& xml, const TagMap& tags) {
 }
 
 Result<void> tag_subject(Call& call) {
-  VB_ASSIGN(const TagMap wanted, read_tags(call));
   return call.change([&](AccountEntry& account) -> Result<void> {
     VB_ASSIGN(TagMap * tags, tags_of(call, account));
-    for (const auto& [key, value] : wanted) {
+    for (const auto& [key, value] : call.tags) {
       tags->erase(key);  // the key takes the new case
       tags->emplace(key, value);
     }
@@ -87,10 +129,9 @@ Result<void> tag_subject(Call& call) {
 }
 
 Result<void> untag_subject(Call& call) {
-  VB_ASSIGN(const auto keys, call.parameters.members("TagKeys", "", auth::tags_max));
   return call.change([&](AccountEntry& account) -> Result<void> {
     VB_ASSIGN(TagMap * tags, tags_of(call, account));
-    for (const std::string& key : keys) tags->erase(key);
+    for (const std::string& key : call.untagged) tags->erase(key);
     return {};
   });
 }

@@ -31,7 +31,7 @@ Result<void> create_user(Call& call) {
   User user;
   VB_ASSIGN(user.name, call.name("UserName", user_name_max));
   VB_ASSIGN(user.path, call.path());
-  VB_ASSIGN(user.tags, read_new_tags(call, "iam:TagUser"));
+  VB_ASSIGN(user.tags, authorize_new_tags(call, "iam:TagUser"));
   user.id = auth::make_id("AIDA");
   user.created_s = call.now_s();
   VB_TRY(call.change([&](AccountEntry& account) -> Result<void> {

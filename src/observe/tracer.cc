@@ -103,42 +103,55 @@ Tracer::~Tracer() {
   sender_.join();
 }
 
-// A fixed window of a second: across its borders up to twice as many may begin within a second.
-bool Tracer::may_begin() {
+bool PerSecond::take(unsigned max) {
   const auto now = std::chrono::duration_cast<std::chrono::seconds>(SteadyClock::now().time_since_epoch()).count();
   const uint64_t second = static_cast<uint64_t>(now) << 32;
   uint64_t seen = window_.load(std::memory_order_relaxed);
   for (;;) {
     const uint64_t count = (seen & ~uint64_t{0xffffffff}) == second ? seen & 0xffffffff : 0;
-    if (count >= options_.per_second_max) return false;
+    if (count >= max) return false;
     if (window_.compare_exchange_weak(seen, second | (count + 1), std::memory_order_relaxed)) return true;
   }
 }
 
+bool Tracer::in_sample() {
+  constexpr double all = 18446744073709551616.0;
+  return static_cast<double>(next_random()) < options_.sample_ratio * all && all_.take(options_.per_second_max);
+}
+
 Traced Tracer::begin(const std::optional<TraceContext>& of_caller, uint64_t began) {
-  Traced traced{.wanted = false, .began = began, .context = {}};
+  Traced traced{.wanted = false, .of_caller = of_caller.has_value(), .began = began, .context = {}};
+  traced.wanted = of_caller || in_sample();
   if (of_caller) {
-    if (!of_caller->sampled || !may_begin()) return traced;
     traced.context = *of_caller;
-  } else {
-    constexpr double all = 18446744073709551616.0;
-    if (static_cast<double>(next_random()) >= options_.sample_ratio * all || !may_begin()) return traced;
+  } else if (traced.wanted) {
     fill_id(traced.context.trace);
   }
-  traced.wanted = true;
   return traced;
 }
 
-void Tracer::end(const Traced& traced, const Line& line, const RequestTrace& trace) {
-  Ended one{.traced = traced, .ended = ticks(), .trace = trace, .record = {}};
+bool Tracer::end(const Traced& traced, const Line& line, const RequestTrace& trace, bool is_signed) {
+  Ended one{.traced = traced, .ended = 0, .trace = {}, .record = {}};
+  if (traced.of_caller && is_signed) {
+    const unsigned of_callers_max = options_.per_second_max / 2 + options_.per_second_max % 2;
+    if (!traced.context.sampled || !of_callers_.take(of_callers_max) || !all_.take(options_.per_second_max))
+      return false;
+  } else if (traced.of_caller) {
+    if (!in_sample()) return false;
+    one.traced.context = {};
+    fill_id(one.traced.context.trace);
+  }
+  one.ended = ticks();
+  one.trace = trace;
   append_record(one.record, line);
   std::unique_lock lock(mutex_, std::try_to_lock);
   for (int i = 0; !lock && i < 200; ++i) (void)lock.try_lock();
   if (!lock || waiting_.size() >= buffered_max) {
     full_.add();
-    return;
+    return false;
   }
   waiting_.push_back(std::move(one));
+  return true;
 }
 
 void Tracer::run() {

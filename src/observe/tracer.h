@@ -1,9 +1,10 @@
 // Traces of a sample of requests, with the time of each stage, sent to a collector by OTLP over HTTP
 // (docs/operations.md).
 //
-// A core decides at the start of a request whether it is traced, and at its end copies the report into a bounded
-// buffer; a thread converts reports to spans and sends them. If the buffer is full, or the collector does not accept
-// them, traces are lost and counted: a request never waits. If traces are off there is no tracer.
+// A core decides at the start of a request whether it may be traced, and at its end, when its signer is known, whether
+// it is; then it copies the report into a bounded buffer; a thread converts reports to spans and sends them. If the
+// buffer is full, or the collector does not accept them, traces are lost and counted: a request never waits. If traces
+// are off there is no tracer.
 #pragma once
 
 #include <array>
@@ -33,8 +34,19 @@ namespace verbena::observe {
 // What is known at the start of a request.
 struct Traced {
   bool wanted = false;
-  uint64_t began = 0;  // ticks()
+  bool of_caller = false;  // the caller has a trace, which counts if it has signed
+  uint64_t began = 0;      // ticks()
   TraceContext context;
+};
+
+// Traces of the current second. Fixed windows: across their borders up to twice as many may begin within a second.
+class PerSecond {
+ public:
+  // False: there are `max` already. Any thread.
+  bool take(unsigned max);
+
+ private:
+  std::atomic<uint64_t> window_{0};  // the second (upper 32 bits), and the number of traces in it
 };
 
 class Tracer {
@@ -55,11 +67,13 @@ class Tracer {
   ~Tracer();  // sends the buffered traces, within two seconds at most
   Tracer(const Tracer&) = delete;
 
-  // Decides whether a request is traced: with the caller's trace if the caller records it, not if the caller has a
-  // trace that is not recorded, else by sample_ratio. Never more than per_second_max. Any thread.
+  // Decides whether a request may be traced: if the caller has a trace, else by sample_ratio. Any thread.
   Traced begin(const std::optional<TraceContext>& of_caller, uint64_t began);
-  // Adds a finished request that is traced. Trace and line are of the same request.
-  void end(const Traced& traced, const Line& line, const RequestTrace& trace);
+  // Adds a finished request that may be traced. Trace and line are of the same request. `is_signed`: by its caller,
+  // whose trace then decides: it is recorded or not. A stranger's counts for nothing: the request is one without. Never
+  // more than per_second_max, and of the callers' half as many, so that strangers and callers leave the sample its
+  // part. False: it is not traced.
+  bool end(const Traced& traced, const Line& line, const RequestTrace& trace, bool is_signed);
 
   uint64_t dropped() const { return full_.value() + refused_.value(); }
 
@@ -71,7 +85,7 @@ class Tracer {
     std::string record;  // of the line
   };
   Tracer(Options options, std::string target, std::unique_ptr<net::HttpClient> client);
-  bool may_begin();
+  bool in_sample();
   void run();
   void send(const std::vector<Ended>& traces, bool last);  // last: the server is stopping
   // The status of the collector's answer.
@@ -83,7 +97,7 @@ class Tracer {
   const std::unique_ptr<net::HttpClient> client_;
   const std::string instance_;
   metrics::Counter &sent_, &full_, &refused_;
-  std::atomic<uint64_t> window_{0};  // the second (upper 32 bits), and the number of traces that began in it
+  PerSecond all_, of_callers_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Ended> waiting_;

@@ -44,29 +44,59 @@ Line get_line() {
   return line;
 }
 
+// Whether a request with this trace of its caller's would be sent.
+bool is_traced(Tracer& tracer, const std::optional<TraceContext>& of_caller, bool is_signed = true) {
+  const Traced traced = tracer.begin(of_caller, 1);
+  return traced.wanted && tracer.end(traced, get_line(), RequestTrace(), is_signed);
+}
+
+int traced_of(Tracer& tracer, int requests, const std::optional<TraceContext>& of_caller, bool is_signed = true) {
+  int count = 0;
+  for (int i = 0; i < requests; ++i) count += is_traced(tracer, of_caller, is_signed);
+  return count;
+}
+
 TEST(Tracer, DoesAsTheCallerSaysAndElseByItsRatio) {
   const auto always = Tracer::create(nowhere(1, 1000));
   ASSERT_TRUE(always);
-  EXPECT_TRUE((*always)->begin(std::nullopt, 1).wanted);
-  EXPECT_FALSE((*always)->begin(caller(false), 1).wanted) << "its caller records nothing";
+  EXPECT_TRUE(is_traced(**always, std::nullopt));
+  EXPECT_FALSE(is_traced(**always, caller(false))) << "its caller records nothing";
   const auto never = Tracer::create(nowhere(0, 1000));
-  EXPECT_FALSE((*never)->begin(std::nullopt, 1).wanted);
-  const Traced traced = (*never)->begin(caller(true), 1);
-  EXPECT_TRUE(traced.wanted);
-  EXPECT_EQ(traced.context.trace, caller(true).trace);
+  EXPECT_FALSE(is_traced(**never, std::nullopt));
+  EXPECT_TRUE(is_traced(**never, caller(true)));
+  EXPECT_EQ((*never)->begin(caller(true), 1).context.trace, caller(true).trace);
   const auto half = Tracer::create(nowhere(0.5, 100'000));
-  int wanted = 0;
-  for (int i = 0; i < 2000; ++i) wanted += (*half)->begin(std::nullopt, 1).wanted;
+  const int wanted = traced_of(**half, 2000, std::nullopt);
   EXPECT_GT(wanted, 800);
   EXPECT_LT(wanted, 1200);
 }
 
 TEST(Tracer, IsBoundedHoweverManyCallersAskForTheirs) {
   const auto few = Tracer::create(nowhere(1, 10));
-  int wanted = 0;
-  for (int i = 0; i < 1000; ++i) wanted += (*few)->begin(caller(true), 1).wanted;
-  EXPECT_GE(wanted, 10);
-  EXPECT_LE(wanted, 30) << "two seconds at most have gone by, or three";
+  const int wanted = traced_of(**few, 1000, caller(true));
+  EXPECT_GE(wanted, 5);
+  EXPECT_LE(wanted, 15) << "two seconds at most have gone by, or three";
+}
+
+// They used up the traces of each second, and of the operator's sample there were none.
+TEST(Tracer, StrangersAndCallersLeaveTheSampleItsPart) {
+  const auto never = Tracer::create(nowhere(0, 1000));
+  EXPECT_EQ(traced_of(**never, 1000, caller(true), /*is_signed=*/false), 0) << "a stranger's trace counts for nothing";
+  const auto always = Tracer::create(nowhere(1, 1000));
+  EXPECT_TRUE(is_traced(**always, caller(false), /*is_signed=*/false)) << "nor does it hide a request";
+  const auto second = [] {
+    return std::chrono::duration_cast<std::chrono::seconds>(SteadyClock::now().time_since_epoch());
+  };
+  int of_callers = 0, of_sample = 0;
+  for (bool in_one_second = false; !in_one_second;) {
+    const auto tracer = Tracer::create(nowhere(1, 101));
+    const auto began = second();
+    of_callers = traced_of(**tracer, 200, caller(true));
+    of_sample = traced_of(**tracer, 200, std::nullopt);
+    in_one_second = second() == began;
+  }
+  EXPECT_EQ(of_callers, 51);
+  EXPECT_EQ(of_sample, 50);
 }
 
 TEST(Tracer, ADeadCollectorCostsTracesAndNothingElse) {
@@ -76,7 +106,7 @@ TEST(Tracer, ADeadCollectorCostsTracesAndNothingElse) {
   EXPECT_TRUE(requests_are_observed());
   const uint64_t before = tracer.dropped();
   const Traced traced = tracer.begin(std::nullopt, ticks());
-  for (size_t i = 0; i < Tracer::buffered_max + 100; ++i) tracer.end(traced, get_line(), RequestTrace());
+  for (size_t i = 0; i < Tracer::buffered_max + 100; ++i) tracer.end(traced, get_line(), RequestTrace(), true);
   EXPECT_EQ(tracer.dropped() - before, 100u) << "what the buffer holds waits, the rest is counted";
 }
 
@@ -163,7 +193,7 @@ TEST(Tracer, ASilentCollectorIsGivenUp) {
   const auto made = Tracer::create(silent(collector, std::chrono::milliseconds(50)));
   ASSERT_TRUE(made);
   const uint64_t before = (*made)->dropped();
-  (*made)->end((*made)->begin(std::nullopt, ticks()), get_line(), RequestTrace());
+  (*made)->end((*made)->begin(std::nullopt, ticks()), get_line(), RequestTrace(), true);
   for (int i = 0; i < 1000 && (*made)->dropped() == before; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ((*made)->dropped() - before, 1u);
@@ -174,7 +204,7 @@ TEST(Tracer, AStopCutsACallAndTriesOnceMoreForAShortTime) {
   const SilentCollector collector;
   auto made = Tracer::create(silent(collector, std::chrono::minutes(10)));
   ASSERT_TRUE(made);
-  (*made)->end((*made)->begin(std::nullopt, ticks()), get_line(), RequestTrace());
+  (*made)->end((*made)->begin(std::nullopt, ticks()), get_line(), RequestTrace(), true);
   for (int i = 0; i < 1000 && collector.asked() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const auto began = SteadyClock::now();
   made->reset();

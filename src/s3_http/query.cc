@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "auth/query_limit.h"
 #include "base/decimal.h"
 #include "base/hex.h"
 #include "base/secret.h"
@@ -31,13 +32,15 @@ bool decode(std::string_view text, std::string& into) {
 Result<Query> Query::parse(std::string_view raw) {
   Query query;
   if (raw.empty()) return query;
-  query.items_.reserve(std::min<size_t>(static_cast<size_t>(std::ranges::count(raw, '&')) + 1, parameters_max));
+  query.items_.reserve(
+      std::min<size_t>(static_cast<size_t>(std::ranges::count(raw, '&')) + 1, auth::query_arguments_max));
   while (!raw.empty()) {
     const size_t cut = std::min(raw.find('&'), raw.size());
     const std::string_view piece = raw.substr(0, cut);
     raw.remove_prefix(std::min(cut + 1, raw.size()));
     if (piece.empty()) continue;
-    if (query.items_.size() == parameters_max) return fail(Errc::invalid_request, "Too many query parameters.");
+    if (query.items_.size() == auth::query_arguments_max)
+      return fail(Errc::invalid_request, "Too many query parameters.");
     const size_t equals = std::min(piece.find('='), piece.size());
     auto& [name, value] = query.items_.emplace_back();
     if (!decode(piece.substr(0, equals), name) || !decode(piece.substr(std::min(equals + 1, piece.size())), value)) {

@@ -14,8 +14,6 @@ namespace verbena::s3 {
 
 class Query {
  public:
-  static constexpr size_t parameters_max = 256;
-
   Query() = default;
   ~Query() { wipe_values(); }
   // A move keeps the strings in place, so no copy is left behind.
@@ -26,7 +24,7 @@ class Query {
   }
 
   // Percent-decodes names and values; '+' is a space, as in HTML forms and at AWS. Empty pieces ("a&&b") are dropped.
-  // invalid_uri for a broken escape, invalid_request for too many parameters.
+  // invalid_uri for a broken escape, invalid_request for more than auth::query_arguments_max.
   static Result<Query> parse(std::string_view raw);
 
   bool has(std::string_view name) const { return get(name).has_value(); }

@@ -38,6 +38,22 @@ TEST_F(AccessTest, ABucketIsItsOwnersAlone) {
   EXPECT_EQ(status(bob_, "GET", "/no-bucket/key"), 404);
 }
 
+// Removed between the authorization and the commit: the bucket would have had no account.
+TEST_F(AccessTest, AnAccountThatIsGoneMakesNoBucket) {
+  class OnlyBob final : public test::TwoAccounts {
+   public:
+    auth::AccountPtr by_canonical_id(std::string_view id) const override {
+      return id == "bob" ? TwoAccounts::by_canonical_id(id) : nullptr;
+    }
+  };
+  const OnlyBob left;
+  service.accounts = &left;
+  EXPECT_EQ(as(alice_, "PUT", "/late").code, "InvalidAccessKeyId");
+  EXPECT_EQ(as(auth::superuser(), "HEAD", "/late").status, 404);
+  EXPECT_EQ(as(bob_, "PUT", "/of-bob").status, 200);
+  EXPECT_EQ(as(auth::superuser(), "PUT", "/of-root").status, 200);
+}
+
 TEST_F(AccessTest, OfABucketThatOthersAreChangingNothingIsKept) {
   service.access->keep_where([](std::string_view bucket) { return bucket != "bucket"; });
   service.access->changed();

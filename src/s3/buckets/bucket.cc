@@ -10,6 +10,17 @@
 
 namespace verbena::s3 {
 
+namespace {
+
+// Whether the account was removed while it made a bucket: it is removed once it owns none, and then looked for again
+// (iam/service.cc).
+bool owner_is_gone(const Service& service, std::string_view owner) {
+  return service.accounts != nullptr && owner != auth::root_canonical_id &&
+         service.accounts->by_canonical_id(owner) == nullptr;
+}
+
+}  // namespace
+
 Task<Result<void>> create_bucket(Service& service, const Call& caller, const std::string& bucket,
                                  store::Durability durability, bool object_lock, std::string_view location) {
   VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket, location));
@@ -26,6 +37,10 @@ Task<Result<void>> create_bucket(Service& service, const Call& caller, const std
   }
   auto created = co_await service.store.create_bucket(std::move(info));
   note_change(service, created);
+  if (created && owner_is_gone(service, owner_of(caller))) {
+    note_change(service, co_await service.store.remove_bucket(bucket));
+    co_return fail(Errc::invalid_access_key_id, "create bucket: the account is gone");
+  }
   if (!created && created.error() == Errc::bucket_already_exists) {
     VB_CO_ASSIGN(const store::BucketInfo present, co_await service.store.bucket(bucket));
     if (present.owner == owner_of(caller)) co_return fail(Errc::bucket_already_owned_by_you, "create bucket");

@@ -113,15 +113,22 @@ bool is_redirect_target(std::string_view url) {
   return visible && (url.starts_with("http://") || url.starts_with("https://"));
 }
 
+// The parameters go into the query, which ends where the fragment begins.
+std::string with_parameters(std::string_view url, std::string_view parameters) {
+  const std::string_view before = url.substr(0, url.find('#'));
+  const char* const mark = before.find('?') == std::string_view::npos ? "?" : "&";
+  return fmt::format("{}{}{}{}", before, mark, parameters, url.substr(before.size()));
+}
+
 void reply_to_form(Context& context, const Form& form, const store::ObjectInfo& info) {
   auto target = form.get("success_action_redirect");
   if (!target) target = form.get("redirect");
   fill_put_response(context, info);
   if (target && is_redirect_target(*target)) {
     context.response.status = 303;
-    context.reply_header("location", fmt::format("{}{}bucket={}&key={}&etag=%22{}%22", *target,
-                                                 target->find('?') == std::string_view::npos ? '?' : '&',
-                                                 context.bucket, auth::uri_encode(context.key, false), info.etag));
+    const std::string stored =
+        fmt::format("bucket={}&key={}&etag=%22{}%22", context.bucket, auth::uri_encode(context.key, false), info.etag);
+    context.reply_header("location", with_parameters(*target, stored));
     return;
   }
   std::string_view path = context.request.raw_path;

@@ -150,6 +150,13 @@ TEST_F(PostTest, TheAnswerIsTheOneThatTheFormAsksFor) {
   EXPECT_EQ(r.status, 303);
   EXPECT_EQ(r.header("location"),
             "https://example.org/done?x=1&bucket=bucket&key=user%2Fa%20b&etag=%22" + hex_md5("content") + "%22");
+  // The parameters were behind the fragment, which browsers do not send.
+  const std::string stored = "bucket=bucket&key=user%2Fa%20b&etag=%22" + hex_md5("content") + "%22";
+  EXPECT_EQ(redirected("https://example.org/done#there").header("location"),
+            "https://example.org/done?" + stored + "#there");
+  EXPECT_EQ(redirected("https://example.org/done?x=1#there?").header("location"),
+            "https://example.org/done?x=1&" + stored + "#there?");
+  EXPECT_EQ(redirected("https://example.org/#a?b#c").header("location"), "https://example.org/?" + stored + "#a?b#c");
   // A redirect to something that is not an http address is ignored.
   for (const char* bad : {"nowhere", "https://example.org/\r\nset-cookie: a=b", "javascript:alert(1)", ""}) {
     r = redirected(bad);

@@ -52,6 +52,45 @@ test('who may nothing of the kind gets none, and is not asked for metrics', asyn
   }
 })
 
+// The pages were gone for the whole session, as if the rights were.
+test('who cannot be told his rights just now is not signed in without them', async () => {
+  const failing = (path, answer) => serve({ answer: (url) => {
+    if (url === path) return answer()
+    return new Response(url === '/' ? identity('arn:aws:iam::000000000000:user/olga') : JSON.stringify({ calls: ['info'] }))
+  } })
+  const refusal = (status, code) => () => new Response(code && `<Error><Code>${code}</Code></Error>`, { status })
+  for (const path of ['/-/admin/rights', '/-/metrics']) {
+    for (const [status, code] of [[503, 'SlowDown'], [500, 'InternalError'], [502, ''], [429, ''], [400, 'RequestTimeout'], [403, 'SignatureDoesNotMatch']]) {
+      failing(path, refusal(status, code))
+      await assert.rejects(open(), { status }, `${path} ${status} ${code}`)
+    }
+    failing(path, () => { throw new TypeError('Failed to fetch') })
+    await assert.rejects(open(), TypeError)
+    for (const [status, code] of [[403, 'AccessDenied'], [403, ''], [400, 'InvalidAction'], [404, ''], [405, 'MethodNotAllowed']]) {
+      failing(path, refusal(status, code))
+      assert.deepEqual([...(await open()).may], path === '/-/metrics' ? ['info'] : [], `${status} ${code}`)
+    }
+  }
+})
+
+test('a signature takes the time of the server that found it too old, and no time from an answer without one', async () => {
+  const session = await (serve({}), open())
+  const times = []
+  const skewed = (headers) => async (url, { headers: { 'x-amz-date': time } }) => {
+    times.push(time)
+    return times.length === 1 ? new Response('<Error><Code>RequestTimeTooSkewed</Code></Error>', { status: 403, headers }) : new Response('')
+  }
+  globalThis.fetch = skewed({ date: 'Mon, 02 Jan 2006 15:04:05 GMT' })
+  await session.call('GET', '/b/k')
+  assert.equal(times.length, 2)
+  assert.match(times[1], /^20060102T1504/)
+  times.length = 0
+  session.signer.skewMs = 7
+  globalThis.fetch = skewed({})
+  await session.call('GET', '/b/k')
+  assert.equal(session.signer.skewMs, 7)
+})
+
 test('when credentials end is kept, and whoever wants to hears that they have ended', async () => {
   serve({})
   assert.equal((await open()).expires, 0)

@@ -56,18 +56,23 @@ class FakePiece {
 }
 
 const session = {
+  refusals: [],
   signer: { headers: async ({ headers, hash }) => ({ ...headers, 'x-amz-content-sha256': hash }) },
-  refused: (error) => error,
+  refused(error, date) {
+    this.refusals.push([error.code, date])
+    return error
+  },
   object: async (method, bucket, key, { query }) => ({
     text: async () => (query[0][0] === 'uploads' ? '<R><UploadId>u</UploadId></R>' : '<R><ETag>e</ETag></R>')
   })
 }
 
-// Requests that are under way, answered a moment later by `answer`: a status, or 0 for a connection that breaks.
+// Requests that are under way, answered a moment later by `answer`: a status, or 0 for a connection that breaks, or
+// [status, code] of an error. It is asked with the number of the request, and with the request.
 const answerMs = 500 // longer than it takes to hash a piece, so that requests meet
 
 function serve(answer) {
-  const seen = { requests: [], now: 0, most: 0 }
+  const seen = { requests: [], now: 0, most: 0, aborted: 0 }
   globalThis.XMLHttpRequest = class {
     upload = {}
     headers = {}
@@ -77,17 +82,28 @@ function serve(answer) {
     setRequestHeader(name, value) {
       this.headers[name] = value
     }
-    getResponseHeader() {
-      return '"etag"'
+    getResponseHeader(name) {
+      return { etag: '"etag"', date: 'Mon, 02 Jan 2006 15:04:05 GMT' }[name]
     }
-    abort() {}
+    abort() {
+      if (this.ended) return
+      this.ended = true
+      --seen.now
+      ++seen.aborted
+      this.onabort()
+    }
     send(body) {
-      seen.requests.push({ url: this.url, body, hash: this.headers['x-amz-content-sha256'] })
+      const request = { url: this.url, body, hash: this.headers['x-amz-content-sha256'] }
+      const number = seen.requests.push(request)
       seen.most = Math.max(seen.most, ++seen.now)
       this.responseText = ''
       setTimeout(() => {
+        if (this.ended) return
+        this.ended = true
         --seen.now
-        this.status = answer(seen.requests.length)
+        const [status, code] = [answer(number, request)].flat()
+        this.status = status
+        if (code) this.responseText = `<Error><Code>${code}</Code><Message>no</Message></Error>`
         this.status === 0 ? this.onerror() : this.onload()
       }, answerMs)
     }
@@ -134,4 +150,70 @@ test('a file that has changed meanwhile is not sent again', async () => {
   assert.equal(end.state, 'failed')
   assert.match(end.error, /has changed/)
   assert.equal(seen.requests.length, 1)
+})
+
+test('the first part that cannot be sent ends the others, and the upload has failed and is not cancelled', async () => {
+  const seen = serve((number, { url }) => (url.includes('partNumber=2&') ? [403, 'AccessDenied'] : 200))
+  const asked = []
+  const uploads = new Uploads({ ...session, object: (method, ...more) => {
+    asked.push(method)
+    return session.object(method, ...more)
+  } })
+  const end = await uploaded(uploads, new FakeFile(400 * MiB, new Memory()))
+  assert.deepEqual([end.state, end.error], ['failed', 'no'])
+  assert.ok(seen.requests.length <= 8, `${seen.requests.length} of 25 parts were sent`)
+  assert.equal(seen.now, 0, 'nothing is under way')
+  assert.deepEqual(asked, ['POST', 'DELETE'], 'its parts are given up')
+  assert.equal(end.abort.signal.aborted, false)
+})
+
+test('who cancels an upload of many parts ends all of them', async () => {
+  const seen = serve(() => 200)
+  const uploads = new Uploads(session)
+  const end = uploaded(uploads, new FakeFile(400 * MiB, new Memory()))
+  while (seen.requests.length < 4) await new Promise((go) => setTimeout(go, 10))
+  uploads.cancel(uploads.list[0])
+  assert.deepEqual([(await end).state, (await end).error], ['cancelled', 'Cancelled'])
+  assert.equal(seen.now, 0)
+  assert.ok(seen.requests.length <= 8)
+})
+
+test('a connection that stalled is no lasting failure, nor is a clock that differs', async () => {
+  for (const refusal of [[400, 'RequestTimeout'], [403, 'RequestTimeTooSkewed'], [429, ''], [503, 'SlowDown']]) {
+    session.refusals = []
+    const seen = serve((number) => (number === 1 ? refusal : 200))
+    const end = await uploaded(new Uploads(session), new FakeFile(MiB, new Memory()))
+    assert.deepEqual([end.state, seen.requests.length], ['done', 2], refusal[1])
+    assert.deepEqual(session.refusals, [[refusal[1], 'Mon, 02 Jan 2006 15:04:05 GMT']], 'the session learns the time')
+  }
+  for (const refusal of [[400, 'BadDigest'], [403, 'AccessDenied'], [404, 'NoSuchBucket']]) {
+    const seen = serve(() => refusal)
+    const end = await uploaded(new Uploads(session), new FakeFile(MiB, new Memory()))
+    assert.deepEqual([end.state, seen.requests.length], ['failed', 1], refusal[1])
+  }
+})
+
+test('the work for a file does not grow with the number of files', async () => {
+  let reads = 0
+  const counted = (list) => new Proxy(list, {
+    get(target, name) {
+      if (typeof name === 'string' && /^\d+$/.test(name)) ++reads
+      return Reflect.get(target, name)
+    }
+  })
+  const watch = (of, name) => {
+    let value = counted(of[name])
+    Object.defineProperty(of, name, { get: () => value, set: (next) => void (value = counted(next)) })
+  }
+  const uploads = new Uploads(session)
+  watch(uploads, 'list')
+  watch(uploads.files, 'waiting')
+  const files = 1000
+  const ends = await Promise.all(Array.from({ length: files }, () => uploaded(uploads, new FakeFile(1, new Memory()), '../no-such-name')))
+  assert.equal(ends.filter((one) => one.state === 'failed').length, files)
+  assert.deepEqual([uploads.running, uploads.counts.failed], [0, files])
+  assert.ok(reads <= 10 * files, `${reads} entries were read for ${files} files`)
+  assert.deepEqual(uploads.newest(2).map((one) => one.id), [files, files - 1])
+  uploads.clear()
+  assert.deepEqual([uploads.list.length, uploads.running, uploads.counts.failed], [0, 0, 0])
 })
