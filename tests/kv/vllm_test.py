@@ -30,6 +30,14 @@ def requests(seed, count=8, tag="r"):
                     outputs=chance.randrange(6)) for i in range(count)]
 
 
+def remove(store, namespaces):
+    """Removes all blocks, as evictions do."""
+    for namespace in namespaces:
+        keys = [entry.key for entry in store._client.list(store.bucket, f"{namespace}/") if not entry.key.endswith(".json")]
+        if keys:
+            store._client.remove_many([(store.bucket, key) for key in keys]).check()
+
+
 class Loading(unittest.TestCase):
     """What the connector says to hosts that it does not fit."""
 
@@ -119,7 +127,7 @@ class Steps(Case):
                 def remove_first(output, scheduling=scheduling, decide=decide):
                     meta = decide(output)
                     if meta.loads:
-                        scheduling.store.clear(scheduling.namespaces)
+                        remove(scheduling.store, scheduling.namespaces)
                     return meta
                 second.connector.build_connector_meta = remove_first
                 for request in requests(1, tag="again"):
