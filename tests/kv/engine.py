@@ -67,6 +67,7 @@ class Request:
     def __init__(self, request_id, tokens, outputs=0):
         self.request_id, self.tokens, self.outputs = request_id, list(tokens), outputs
         self.num_computed_tokens, self.block_ids, self.state, self.block_hashes = 0, [], "waiting", []
+        self.turn = 0  # of what was decided in an earlier one the output does not count
         self.rehash()
 
     @property
@@ -81,10 +82,12 @@ class Request:
 
 
 class Worker:
-    """One rank: its tensors, and its half of the connector."""
+    """One rank: its tensors, and its half of the connector. With `late_start` it starts what the forward pass does not wait for after it,
+    as newer hosts do."""
 
     def __init__(self, settings, rank, tp, layers, blocks, exchange=None, **more):
         vllm_host.install(**more.pop("host", {}))
+        self.late_start, self.asynchronous = more.pop("late_start", False), settings.get("load") == "async"
         self.rank, self.layers = rank, [f"model.layers.{i}.attn" for i in range(layers)]
         self.exchange, self.tp = exchange or Exchange(tp), tp
         self.load_weights(0)
@@ -97,12 +100,16 @@ class Worker:
         """One engine step. `computed` has for each request its (hash, block) before this step, and those that the forward pass fills."""
         self.connector.bind_connector_metadata(meta)
         self.connector.handle_preemptions(meta)
-        self.connector.start_load_kv(None)
+        late = self.late_start and (self.asynchronous or not meta.loads)
+        if not late:
+            self.connector.start_load_kv(None)
         for name in self.layers if forward else ():
             self.connector.wait_for_layer_load(name)
             self._compute(name, computed)
             self.connector.save_kv_layer(name, self.caches[name], None)
-        if forward:
+        if late:
+            self.connector.start_load_kv(None)
+        if forward or late:
             self.connector.wait_for_save()
         _, received = self.connector.get_finished(finished)
         lost = self.connector.get_block_ids_with_load_errors()
@@ -169,9 +176,10 @@ class RemoteWorker:
 
 class Engine:
     """Scheduler, block tables and workers. `step` decides what runs, as vLLM's does: running requests first, then waiting ones, with
-    preemption of the youngest when blocks run out; a lost block puts its request back to the last good one."""
+    preemption of the youngest when blocks run out; a lost block puts its request back to the last good one. With `ahead` that many steps are
+    decided and carried out before the output of the one before them is known."""
 
-    def __init__(self, settings, *, blocks=32, layers=3, tp=1, tokens_max=16, processes=False, **more):
+    def __init__(self, settings, *, blocks=32, layers=3, tp=1, tokens_max=16, processes=False, ahead=0, **more):
         make = RemoteWorker if processes else Worker
         assert tp == 1 or processes, "ranks wait for each other at each layer"
         exchange, host = Exchange(tp), more.get("host", {})
@@ -179,13 +187,15 @@ class Engine:
         for worker in self.workers if processes else ():
             worker.end()
         vllm_host.install(**host)
-        config = vllm_host.config(settings, tp=tp, **{name: value for name, value in more.items() if name != "host"})
+        config = vllm_host.config(settings, tp=tp, **{name: value for name, value in more.items() if name not in ("host", "late_start")})
+        config.scheduler_config = types.SimpleNamespace(async_scheduling=ahead > 0)
         self.connector = vllm_host.load(config, vllm_host.KVConnectorRole.SCHEDULER,
                                         vllm_host.cache_config([f"model.layers.{i}.attn" for i in range(layers)], blocks))
         self.free, self.held = list(range(1, blocks)), {}      # block 0 stands for none; held: block -> references
         self.cached, self.names = {}, {}                       # hash -> block, and back: what the engine itself has
         self.waiting, self.running, self.loading = [], [], {}  # loading: request id -> request
         self.finished, self.tokens_max, self.ended = set(), tokens_max, {}
+        self.outputs, self.ahead = [], ahead  # of steps whose output is not there yet
         self.loaded = self.preempted = self.lost = self.wrong = self.compared = 0
 
     # ---- Blocks ----
@@ -243,6 +253,7 @@ class Engine:
 
     def _preempt(self):
         victim = self.running.pop()
+        victim.turn += 1
         self._let_go(victim.block_ids)
         victim.block_ids, victim.num_computed_tokens, victim.state = [], 0, "preempted"
         self.waiting.insert(0, victim)
@@ -281,7 +292,7 @@ class Engine:
                 self._preempt()
                 if request not in self.running:
                     break
-            if request in self.running:
+            if request in self.running and request.num_computed_tokens < request.num_tokens:  # else it waits for an output
                 cached.append(request)
                 tokens[request.request_id] = min(request.num_tokens - request.num_computed_tokens, self.tokens_max)
         while self.waiting:
@@ -340,11 +351,13 @@ class Engine:
             if named[first:end]:
                 computed.append((named[:first], named[first:end]))
         results = self._all("step", meta, computed, finished, bool(tokens))
-        received, lost = self._received([one[0] for one in results]), set().union(*(one[1] for one in results))
-        self._advance(new + cached, tokens, lost)
-        self.connector.update_connector_output(self._told(received, lost, [one[3] for one in results]))
-        self._arrived(received, lost)
-        return bool(self.waiting or self.running or self.loading or self.finished)  # the last one's end is told by one more step
+        for request in new + cached:
+            request.num_computed_tokens += tokens[request.request_id]
+        self.outputs.append(([(request, request.turn, request.num_computed_tokens) for request in new + cached], results))
+        while len(self.outputs) > (self.ahead if tokens else 0):
+            self._advance(*self.outputs.pop(0))
+        # The last one's end is told by one more step.
+        return bool(self.waiting or self.running or self.loading or self.outputs or self.finished)
 
     def _received(self, told):
         """Requests whose loads have ended on every rank, in this step or before."""
@@ -365,37 +378,37 @@ class Engine:
         return types.SimpleNamespace(finished_sending=None, finished_recving=received or None, invalid_block_ids=lost,
                                      kv_connector_worker_meta=meta)
 
-    def _back(self, request, lost):
-        """A request with a lost block counts as computed up to the first of them."""
-        bad = [i for i, block in enumerate(request.block_ids) if block in lost]
-        if bad:
-            self.lost += len(bad)
-            request.num_computed_tokens = min(request.num_computed_tokens, bad[0] * BLOCK)
-        return bool(bad)
-
-    def _arrived(self, received, lost):
-        for request in self.loading.values():
+    def _advance(self, computed, results):
+        """A step's output."""
+        received, lost = self._received([one[0] for one in results]), set().union(*(one[1] for one in results))
+        for request in [*self.running, *self.loading.values()]:
             self._back(request, lost)
+        for request, turn, end in computed:
+            if turn == request.turn:
+                self._grow(request, end)
+        self.connector.update_connector_output(self._told(received, lost, [one[3] for one in results]))
         for request_id in received:
             request = self.loading.pop(request_id)
             request.state = "arrived"
             self.waiting.insert(0, request)
-            self._compare(request)
+            self._compare(request, request.num_computed_tokens)
 
-    def _advance(self, requests, tokens, lost):
-        for request in requests:
-            if self._back(request, lost):
-                continue  # computed again in a later step
-            request.num_computed_tokens += tokens[request.request_id]
-            self._compare(request)
-            if request.num_computed_tokens < request.num_tokens:
-                continue
-            if request.outputs:
-                request.outputs -= 1
-                request.tokens.append(1_000_000 + len(request.tokens))
-                request.rehash()
-                continue
-            self._finish(request)
+    def _back(self, request, lost):
+        """A request with a lost block counts as computed up to the first of them; what is under way for it does not count."""
+        bad = [i for i, block in enumerate(request.block_ids) if block in lost]
+        if bad:
+            self.lost, request.turn = self.lost + len(bad), request.turn + 1
+            request.num_computed_tokens = min(request.num_computed_tokens, bad[0] * BLOCK)
+
+    def _grow(self, request, end):
+        self._compare(request, end)
+        if end < request.num_tokens:
+            return
+        if not request.outputs:
+            return self._finish(request)
+        request.outputs -= 1
+        request.tokens.append(1_000_000 + len(request.tokens))
+        request.rehash()
 
     def abort(self, request):
         self._finish(request)
@@ -407,10 +420,9 @@ class Engine:
         self._let_go(request.block_ids)
         self.finished.add(request.request_id)
 
-    def _compare(self, request):
-        """Every block that counts as computed, bit by bit."""
-        done = [(block_hash, block) for block_hash, block in
-                zip(request.block_hashes[:request.num_computed_tokens // BLOCK], request.block_ids)]
+    def _compare(self, request, end):
+        """Every block of its leading `end` tokens, which count as computed, bit by bit."""
+        done = list(zip(request.block_hashes[:end // BLOCK], request.block_ids))
         for block_hash, block in done:
             if block_hash not in self.cached:
                 self.cached[block_hash], self.names[block] = block, block_hash

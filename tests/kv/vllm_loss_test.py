@@ -86,6 +86,14 @@ class Losses(Case):
                         third = self.run_over_a_loss(f"{self.id()} {load} {index} {host}", index, load=load, host=host)
                         self.assertEqual(third.loaded, 13)
 
+    def test_steps_that_are_decided_ahead_are_not_stored_either(self):
+        for host in ({}, OLDER):
+            for late_start in (False, True):
+                with self.subTest(host=host, late_start=late_start):
+                    options = {"host": host, "late_start": late_start, "ahead": 1, "tokens_max": 8}
+                    third = self.run_over_a_loss(f"{self.id()} {host} {late_start}", **options)
+                    self.assertGreaterEqual(third.loaded, 11 if host else 13)  # the older one's last step is not known to have ended well
+
     def test_a_loss_of_one_rank_is_one_of_all(self):
         for rank in range(2):
             with self.subTest(rank=rank):
@@ -139,7 +147,9 @@ class Losses(Case):
     def test_many_losses(self):
         """Blocks that vanish at random, with preemptions, shared prefixes and both ways of loading; all engines share what they store."""
         for seed, options in enumerate(({}, {"load": "async"}, {"blocks": 14, "tokens_max": 8}, {"blocks": 14, "load": "async"},
-                                        {"host": OLDER}, {"tp": 2, "processes": True}, {"tp": 2, "processes": True, "load": "async"})):
+                                        {"host": OLDER, "ahead": 1}, {"ahead": 1, "tokens_max": 8}, {"ahead": 1, "blocks": 14, "late_start": True},
+                                        {"ahead": 1, "load": "async", "late_start": True}, {"tp": 2, "processes": True},
+                                        {"tp": 2, "processes": True, "ahead": 1}, {"tp": 2, "processes": True, "load": "async"})):
             with self.subTest(options=options):
                 chance, lost, loaded = random.Random(seed), 0, 0
 
@@ -161,14 +171,17 @@ class Losses(Case):
     def test_held_saves_are_bounded(self):
         worker = engine.Worker(self.server.settings(saves_max=3), 0, 1, 2, 64, model="bounded")
         moved, meta = importlib.import_module("verbena.kv._vllm_scheduler").Moved, importlib.import_module("verbena.kv.vllm").VerbenaMetadata
-        named = [(bytes([i]) * 32, i) for i in range(1, 10)]
-        for step, (block_hash, block) in enumerate(named, 1):  # no verdict on any of them
-            worker.step(meta([], [moved("r", [[block_hash]], [[block]])], step), [([], [(block_hash, block)])], set(), True)
-        self.assertEqual(sum(map(len, worker.connector._working._held.values())), 3)
-        worker.step(meta(step=10, verdicts={step: frozenset({"r"} if step == 2 else ()) for step in range(1, 10)}), [], set(), False)
-        self.assertTrue(worker.flush())
-        told = worker.connector._working.store.statistics.all()
-        self.assertEqual((told["blocks_saved"], told["blocks_dropped"]), (2, 7))
+        held, named = worker.connector._working._held, [(bytes([i]) * 32, i) for i in range(1, 10)]
+        for told, saved in (({step: frozenset({"r"} if step == 2 else ()) for step in range(1, 10)}, 2), ({19: frozenset()}, 0)):
+            before, first = worker.connector._working.store.statistics.all(), max(told) - 8
+            for step, (block_hash, block) in enumerate(named, first):  # no verdict on any of them
+                worker.step(meta([], [moved("r", [[block_hash]], [[block]])], step), [([], [(block_hash, block)])], set(), True)
+            self.assertEqual(sum(map(len, held.values())), 3)
+            worker.step(meta(step=first + 9, verdicts=told), [], set(), False)
+            self.assertTrue(worker.flush())
+            after = worker.connector._working.store.statistics.all()
+            self.assertEqual([after[name] - before[name] for name in ("blocks_saved", "blocks_dropped")], [saved, 9 - saved])
+            self.assertEqual(held, {})
         worker.shutdown()
 
 
@@ -208,23 +221,33 @@ class Resets(Case):
         self.assertEqual(one.connector.get_num_new_matched_tokens(again, 0), (0, False))
         one.add(Request("new", range(400, 420)))
         one.run()
+        one.flush()
         self.assertEqual(one.connector.get_num_new_matched_tokens(again, 0), (0, False))  # by the server's answer now
         self.assertGreater(one.connector.get_num_new_matched_tokens(Request("other", range(400, 420)), 0)[0], 0)
         one.shutdown()
 
     def test_saves_in_flight_do_not_come_back(self):
-        with held_saves() as free:
-            one = self.old(threads=1)
-            one.add(Request("queued", range(500, 530)))  # a second batch, which waits for the thread
-            one.run()
-            self.assertTrue(one.load_weights(1))
-            threading.Timer(0.2, free.set).start()
-            one.add(Request("new", PROMPT[:20]))
-            one.run()
-        one.flush()
-        one.shutdown()
-        self.good(one)
-        self.fresh(self.id(), 5)
+        for landed in (True, False):
+            with self.subTest(landed=landed), held_saves() as free:
+                model = f"{self.id()} {landed}"
+                one = self.old(model=model, threads=1)
+                one.add(Request("queued", range(500, 530)))  # a second batch, which waits for the thread
+                one.run()
+                self.assertTrue(one.load_weights(1))
+                if landed:  # between the removal and the next step
+                    free.set()
+                    one.flush()
+                    scheduling, early = one.connector._scheduling, Request("early", PROMPT)
+                    self.assertGreater(scheduling.store.leading(early.block_hashes), 0)
+                    self.assertEqual(one.connector.get_num_new_matched_tokens(early, 0), (0, False))
+                else:
+                    threading.Timer(0.2, free.set).start()
+                one.add(Request("new", PROMPT[:20]))
+                one.run()
+                one.flush()
+                one.shutdown()
+                self.good(one)
+                self.fresh(model, 5)
 
     def test_held_saves_are_dropped(self):
         one = self.engine(tokens_max=64)
@@ -246,7 +269,12 @@ class Resets(Case):
             one.load_weights(1, preempt=False)
             one.run()
             one.shutdown()
-            self.fresh(model, 0)
+            begins = self.engine(model, **options)  # with the first blocks stored, what came after them would be found
+            begins._all("load_weights", 1)
+            begins.add(Request("begins", PROMPT[:17]))
+            begins.run()
+            begins.shutdown()
+            self.fresh(model, 4)
 
     def test_a_reset_that_the_server_does_not_hear_finds_nothing_until_it_does(self):
         one = self.old()
@@ -332,10 +360,18 @@ class Judged(unittest.TestCase):
         judge, one = Verdicts(4, 1), self.request("one")
         judge.decide([1], [Computed(one, [[1, 2]], 4, 6, True)])
         judge.told({1}, 1)
-        for step, first, spoiled in ((2, 6, {"one"}), (3, 0, set()), (4, 8, set())):
-            judge.decide([], [Computed(one, [[1, 2, 3]], first, first + 4 if first else 8, False)])
+        for step, first, end, spoiled in ((2, 0, 4, set()), (3, 6, 8, {"one"}), (4, 4, 8, set()), (5, 8, 12, set())):
+            judge.decide([], [Computed(one, [[1, 2, 3]], first, end, False)])
             judge.told(set(), step)
             self.assertEqual(judge.take()[step], spoiled, step)
+
+    def test_blocks_that_a_request_has_anew_are_looked_at_anew(self):
+        judge, one = Verdicts(4, 1), self.request("one")
+        judge.decide([7], [Computed(one, [[1, 2]], 0, 8, True)])
+        judge.told({7}, 1)
+        judge.decide([], [Computed(one, [[7, 8, 3]], 8, 12, True)])
+        judge.told(set(), 2)
+        self.assertEqual(judge.take(), {1: set(), 2: {"one"}})
 
     def test_a_load_into_a_spoiled_block_mends_it(self):
         judge, one, other = Verdicts(4, 1), self.request("one"), self.request("other")
@@ -352,6 +388,15 @@ class Judged(unittest.TestCase):
         judge.decide([5], [Computed(one, [[1, 2, 3], [0, 5, 6]], 8, 12, False)])
         judge.told({5}, 2)
         self.assertEqual(judge.take(), {1: set(), 2: {"one"}})
+
+    def test_what_is_known_of_a_request_does_not_outlast_a_loss(self):
+        judge, one = Verdicts(4, 1), self.request("one")
+        judge.decide([9], [Computed(one, [[1, 2]], 0, 8, True)])
+        judge.told({9}, 1)
+        judge.reset(range(1, 10))
+        judge.decide([], [Computed(one, [[1, 2, 3]], 8, 12, False)])
+        judge.told(set(), 2)
+        self.assertEqual(judge.take(), {2: {"one"}})
 
     def test_a_reset_spoils_all_that_was_decided_before(self):
         judge, one, new = Verdicts(4, 2), self.request("one"), self.request("new")

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Computed:
     """What a request computes in a step: tokens `first` to `end`, in the blocks of `tables`, a list for each group of layers."""
 

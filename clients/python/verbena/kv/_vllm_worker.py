@@ -118,11 +118,10 @@ class Working:
             self._adopt({**plan.description, "rank": self.store.description["rank"]})
         if plan.generation != self._generation:
             self._generation = plan.generation
-            self._drop_held()
+            while self._held:
+                self._drop(self._held.popitem()[1])
             self._removing = 0.0 if self._saves else None
-        for step, dropped in plan.verdicts.items():
-            for saving in self._held.pop(step, ()):
-                self._store(saving, dropped)
+        self._settle(plan.verdicts)
         if self._removed():
             self.start(plan.loads)
             self._begin_saves(plan.saves, plan.step)
@@ -316,6 +315,13 @@ class Working:
             self.save_layer(name)
         self._saving = []
 
+    def _settle(self, verdicts):
+        for step, dropped in verdicts.items():
+            for saving in self._held.pop(step, ()):
+                self._store(saving, dropped)
+        for step in [one for one in self._held if verdicts and one < max(verdicts)]:  # the host has not passed its verdict on
+            self._drop(self._held.pop(step))
+
     def _store(self, saving, dropped):
         """After the verdict on a step: blocks of other requests than those leave."""
         size, rows = self._sizes[saving.group], range(len(saving.hashes))
@@ -327,6 +333,5 @@ class Working:
         if rows:
             self.store.save([saving.hashes[row] for row in rows], saving.rows.memory, size, offsets=[row * size for row in rows])
 
-    def _drop_held(self):
-        self.store.statistics.add(blocks_dropped=sum(len(one.hashes) for held in self._held.values() for one in held))
-        self._held.clear()
+    def _drop(self, held):
+        self.store.statistics.add(blocks_dropped=sum(len(one.hashes) for one in held))

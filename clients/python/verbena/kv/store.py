@@ -104,7 +104,7 @@ class KvStore:
 
     def __init__(self, bucket, description, **options):
         self.options = Options.of({"bucket": bucket, **options})
-        self.bucket, self.description = bucket, {**description, **({"label": self.options.label} if self.options.label else {})}
+        self.bucket, self.description = bucket, {**description, **({"label": str(self.options.label)} if self.options.label else {})}
         self.namespace = namespace_id(self.description)
         self.statistics = Statistics()
         self._documents = {"namespace.json": canonical(self.description).encode()}
