@@ -128,7 +128,11 @@ class Pages(Case):
                 one = self.create(pool)
             found.append(one.batch_exists(keys))
             one.batch_set_v1(keys, indices(0))
-        self.assertEqual(found, [0, 0, 0, 0, 0, 1])
+        newer = types.ModuleType("sglang.srt.runtime_context")
+        newer.get_server_args = lambda: types.SimpleNamespace(quantization="fp8")
+        with mock.patch.dict(sys.modules, {newer.__name__: newer}):
+            found += [self.create(pool).batch_exists(keys), self.create(pool, model_identity_hash="h").batch_exists(keys)]
+        self.assertEqual(found, [0, 0, 0, 0, 0, 1, 1, 0])
 
     def test_heads_that_are_split_are_refused(self):
         with self.assertRaisesRegex(ValueError, "tp_lcm_size"):

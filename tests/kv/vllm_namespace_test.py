@@ -86,6 +86,7 @@ class Layouts(unittest.TestCase):
         backend = types.SimpleNamespace(get_name=lambda: "FLASH")
         self.assertEqual(names.backend_of(config(types.SimpleNamespace(attn_backend=backend)), "l"), "FLASH")
         self.assertEqual(names.backend_of(config(types.SimpleNamespace(get_attn_backend=lambda: backend)), "l"), "FLASH")
+        self.assertEqual(names.backend_of(config(None), "all layers", backend), "FLASH")
         self.assertEqual((names.backend_of(config(None), "l"), names.backend_of(config(None), "x"), names.backend_of(None, "l")), ("", "", ""))
 
 

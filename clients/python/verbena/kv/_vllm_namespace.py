@@ -99,12 +99,13 @@ def layout_of(tensor, dim, block_tokens, backend):
     return [shape, order, str(tensor.dtype).replace("torch.", ""), backend if shape.count(block_tokens) > 1 else ""]
 
 
-def backend_of(config, layer):
-    """The name of the attention that made a layer's tensor, as far as the engine tells it."""
+def backend_of(config, layer, backend=None):
+    """The name of the attention that made a layer's tensor, as far as the engine tells it (`backend`: the class that it has named)."""
     known = getattr(getattr(config, "compilation_config", None), "static_forward_context", None)
     one = known.get(layer) if hasattr(known, "get") else None
     try:
-        backend = one.get_attn_backend() if hasattr(one, "get_attn_backend") else getattr(one, "attn_backend", None)
+        if backend is None:
+            backend = one.get_attn_backend() if hasattr(one, "get_attn_backend") else getattr(one, "attn_backend", None)
         return str(backend.get_name()) if hasattr(backend, "get_name") else ""
     except Exception:  # the engine's own code
         return ""

@@ -77,7 +77,7 @@ class Working:
     def __init__(self, config, groups, asynchronous, description, options, saves):
         self._config, self._groups, self._asynchronous, self._options, self._saves = config, groups, asynchronous, options, saves
         self.store = KvStore(description=description, **options)
-        self._layers, self._sizes, self._steps = {}, {}, []
+        self._layers, self._sizes, self._steps, self._backend = {}, {}, [], None
         self._loading, self._lost, self._saving = {}, set(), []
         self._held, self._generation = {}, 0  # saves of a step, until the verdict on it
         self._removing = None                 # since a reset: when the blocks of before it are to be removed
@@ -99,12 +99,12 @@ class Working:
     def _agree(self):
         tokens = self._config.cache_config.block_size
         self.store.agree("layout.json", {str(group): [
-            [layer.name, layer.size, *layout_of(layer.tensor, layer.dim, tokens, backend_of(self._config, layer.name))]
+            [layer.name, layer.size, *layout_of(layer.tensor, layer.dim, tokens, backend_of(self._config, layer.name, self._backend))]
             for layer in self._of_group(group)] for group in self._sizes})
 
-    def register_one(self, tensor, blocks):
-        """One tensor for all layers."""
-        self._groups = [["all layers"]]
+    def register_one(self, tensor, blocks, backend=None):
+        """One tensor for all layers, and the class of their attention."""
+        self._groups, self._backend = [["all layers"]], backend
         self.register({"all layers": tensor}, blocks)
 
     def _of_group(self, group):

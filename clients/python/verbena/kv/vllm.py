@@ -126,7 +126,7 @@ class VerbenaConnector(*_bases):
         self._working.register(kv_caches, self._blocks or _blocks_of(first))
 
     def register_cross_layers_kv_cache(self, kv_cache, attn_backend):
-        self._working.register_one(kv_cache, self._blocks or _blocks_of(kv_cache))
+        self._working.register_one(kv_cache, self._blocks or _blocks_of(kv_cache), attn_backend)
 
     def start_load_kv(self, forward_context, **kwargs):
         self._working.begin(self._get_connector_metadata())
