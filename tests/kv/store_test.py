@@ -252,6 +252,8 @@ class Waiting(Case):
         begun, queued = [[os.urandom(16)] for _ in range(2)]
         with self.held("put_absent") as (free, _):
             saves = [store.save(one, bytearray(SIZE), SIZE) for one in (begun, queued)]
+            with self.assertRaisesRegex(verbena.errors.VerbenaError, "did not end"):
+                store.clear(timeout=0.05)
             threading.Timer(0.2, free.set).start()
             store.clear()
             self.assertEqual([one.drained for one in saves], [True, True])

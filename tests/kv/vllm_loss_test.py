@@ -295,7 +295,7 @@ class Resets(Case):
         one.flush()
         one.load_weights(1)
         working = one.workers[0].connector._working
-        working.store.clear = lambda: self.fail("a reason")
+        working.store.clear = lambda timeout: self.fail("a reason")
         one.add(Request("new", range(400, 420)))
         with self.assertLogs("verbena.kv", "ERROR"):
             one.run()

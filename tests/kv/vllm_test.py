@@ -254,7 +254,7 @@ class Faults(Case):
             if steps == when + 3:
                 after()
             self.assertLess(steps, 5000)
-        if steps < when + 3:
+        if when < steps < when + 3:
             after()
         one.shutdown()
         self.good(one)

@@ -113,7 +113,8 @@ class Working:
     # ---- A step ----
 
     def begin(self, plan):
-        """What the scheduler has decided for this step, before its forward pass."""
+        """What the scheduler has decided for this step, before its saves are copied."""
+        self._saving = []
         if plan.description is not None:
             self._adopt({**plan.description, "rank": self.store.description["rank"]})
         if plan.generation != self._generation:
@@ -145,7 +146,7 @@ class Working:
         if not self.store.usable or time.monotonic() < self._removing:
             return False
         try:
-            self.store.clear()
+            self.store.clear(timeout=self.store.options.deadline_ms / 1000)
         except Exception as error:
             log.error("verbena.kv: after a reset, nothing is loaded or saved until the blocks of before it are removed: %s", error)
             self._removing = time.monotonic() + _REMOVED_AGAIN_S
@@ -285,7 +286,6 @@ class Working:
 
     def _begin_saves(self, saves, step):
         """Memory for the blocks of this step, which save_layer fills. As many batches are held at most as are saved at once."""
-        self._saving = []
         if not self._saves or not self.store.usable:
             return
         for group, size in self._sizes.items():
@@ -330,7 +330,9 @@ class Working:
         elif dropped:
             rows = [row for row in rows if saving.owners[row] not in dropped]
         self.store.statistics.add(blocks_dropped=len(saving.hashes) - len(rows))
-        if rows:
+        if len(rows) == len(saving.hashes):
+            self.store.save(saving.hashes, saving.rows.memory, size)
+        elif rows:
             self.store.save([saving.hashes[row] for row in rows], saving.rows.memory, size, offsets=[row * size for row in rows])
 
     def _drop(self, held):

@@ -210,16 +210,16 @@ class KvStore:
     def __exit__(self, *exception):
         self.close()
 
-    def clear(self, namespaces=None):
+    def clear(self, namespaces=None, *, timeout=_FLUSH_S):
         """Removes every block of the namespaces, as when a model's weights have changed; leases of this store's questions end. Saves of
-        this store that have not begun are dropped, and those that have are waited for, so that nothing of before is stored after this.
-        Raises what goes wrong."""
+        this store that have not begun are dropped, and those that have are waited for (`timeout` seconds), so that nothing of before is
+        stored after this. Raises what goes wrong."""
         self._generation += 1
         if self._client is None:
             raise errors.VerbenaError("the server was never seen")
         self._end_leases()
-        if not self.flush():
-            raise errors.VerbenaError(f"saves of before did not end within {_FLUSH_S:g} s")
+        if not self.flush(timeout):
+            raise errors.VerbenaError(f"saves of before did not end within {timeout:g} s")
         for namespace in namespaces or (self.namespace,):
             keys = [entry.key for entry in self._client.list(self.bucket, f"{namespace}/") if not entry.key.endswith(".json")]
             if keys:
