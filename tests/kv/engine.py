@@ -296,7 +296,7 @@ class Engine:
                 cached.append(request)
                 tokens[request.request_id] = min(request.num_tokens - request.num_computed_tokens, self.tokens_max)
         while self.waiting:
-            request = self.waiting[0]
+            request = next((one for one in self.waiting if one.state == "arrived"), self.waiting[0])  # who has blocks must not wait for more
             if request.state == "arrived":
                 later = False
                 held = types.SimpleNamespace(get_block_ids=lambda: (list(request.block_ids),))
@@ -305,7 +305,7 @@ class Engine:
                 later = self._start(request)
             if later is None:
                 break
-            self.waiting.pop(0)
+            self.waiting.remove(request)
             if later:
                 request.state, self.loading[request.request_id] = "loading", request
                 continue
