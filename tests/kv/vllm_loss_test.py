@@ -156,7 +156,7 @@ class Losses(Case):
                 def sometimes(scheduling, moved, chance=chance):
                     if chance.random() < 0.6:
                         remove_one(scheduling, moved, chance.randrange(len(moved.hashes[0])), chance.randrange(len(scheduling.namespaces)))
-                for turn in range(6):
+                for turn in range(4):
                     one = self.engine(f"{self.id()} {seed}", **options)
                     before_loads(one, sometimes)
                     for request in requests(10 * seed + turn // 2, tag=f"{turn} "):  # the second time what the first has stored is there
