@@ -1,6 +1,7 @@
 """A simulated engine around a vLLM connector: a scheduler with real block tables and a prefix cache, and workers whose "attention" fills a
-block's place in each layer with bytes that follow from the block's hash alone. So every block that a connector loads can be compared bit by
-bit with what computing it would have given: Worker.check does that for every block that a request counts as computed.
+block's place in each layer with bytes that follow from the block's hash and from the bytes of all blocks before it, as every rank reads them
+from its tensors. So a block that was computed over a wrong one is wrong as well, and every block that a connector loads can be compared bit by
+bit with what computing it over right ones gives: Worker.check does that for every block that a request counts as computed.
 """
 import hashlib
 import multiprocessing
@@ -12,18 +13,61 @@ import torch
 import vllm_host
 
 BLOCK, HEADS, WIDTH = 4, 2, 8  # tokens in a block, heads, values of a head
+NOTHING = bytes(16)  # what is read before the first block
 
 
-def expected(block_hash, layer, rank):
-    """A block of a layer as computing it gives it."""
-    raw = hashlib.shake_128(block_hash + f"/{layer}/{rank}".encode()).digest(2 * BLOCK * HEADS * WIDTH * 2)
+def attention(block_hash, layer, rank, before, weights=0):
+    """A block of a layer, from its tokens (their hash) and from what each rank has read of the blocks before it."""
+    raw = hashlib.shake_128(b"/".join([block_hash, layer.encode(), b"%d %d" % (rank, weights), *before])).digest(2 * BLOCK * HEADS * WIDTH * 2)
     return torch.frombuffer(bytearray(raw), dtype=torch.int16).reshape(2, BLOCK, HEADS, WIDTH)
+
+
+def read(before, block):
+    """What a rank has read of a prefix, when one more block was read."""
+    return hashlib.blake2b(before + block.contiguous().numpy().tobytes(), digest_size=16).digest()
+
+
+class Truth:
+    """Blocks as they are where nothing was ever lost."""
+
+    def __init__(self, ranks, weights=0):
+        self._ranks, self._weights, self._known = ranks, weights, {}
+
+    def blocks(self, hashes, layer, rank):
+        """The rank's leading blocks of a layer, by their hashes."""
+        before = (NOTHING,) * self._ranks
+        for block_hash in hashes:
+            known = self._known.get((block_hash, layer))
+            if known is None:
+                made = [attention(block_hash, layer, one, before, self._weights) for one in range(self._ranks)]
+                known = self._known[block_hash, layer] = made, tuple(read(*pair) for pair in zip(before, made))
+            made, before = known
+            yield made[rank]
+
+
+class Exchange:
+    """What ranks in processes of their own tell each other at each layer, as an all-reduce does: 16 bytes for each request."""
+
+    def __init__(self, ranks):
+        context = multiprocessing.get_context("fork")
+        self._ranks, self._met, self._told = ranks, context.Barrier(ranks), [context.Array("B", 16 * 64, lock=False) for _ in range(ranks)]
+
+    def all(self, rank, mine):
+        """For each request what each rank has told."""
+        if self._ranks == 1:
+            return [(one,) for one in mine]
+        memoryview(self._told[rank]).cast("B")[:16 * len(mine)] = b"".join(mine)
+        self._met.wait(60)
+        told = [tuple(bytes(one[16 * i:16 * i + 16]) for one in self._told) for i in range(len(mine))]
+        self._met.wait(60)
+        return told
 
 
 class Request:
     def __init__(self, request_id, tokens, outputs=0):
         self.request_id, self.tokens, self.outputs = request_id, list(tokens), outputs
         self.num_computed_tokens, self.block_ids, self.state, self.block_hashes = 0, [], "waiting", []
+        self.turn = 0  # of what was decided in an earlier one the output does not count
         self.rehash()
 
     @property
@@ -38,38 +82,61 @@ class Request:
 
 
 class Worker:
-    """One rank: its tensors, and its half of the connector."""
+    """One rank: its tensors, and its half of the connector. With `late_start` it starts what the forward pass does not wait for after it,
+    as newer hosts do."""
 
-    def __init__(self, settings, rank, tp, layers, blocks, **more):
-        vllm_host.install()
+    def __init__(self, settings, rank, tp, layers, blocks, exchange=None, **more):
+        vllm_host.install(**more.pop("host", {}))
+        self.late_start, self.asynchronous = more.pop("late_start", False), settings.get("load") == "async"
         self.rank, self.layers = rank, [f"model.layers.{i}.attn" for i in range(layers)]
+        self.exchange, self.tp = exchange or Exchange(tp), tp
+        self.load_weights(0)
         self.caches = {name: torch.zeros(2, blocks, BLOCK, HEADS, WIDTH, dtype=torch.int16) for name in self.layers}
         config = vllm_host.config(settings, tp=tp, rank=rank, **more)
         self.connector = vllm_host.load(config, vllm_host.KVConnectorRole.WORKER, vllm_host.cache_config(self.layers, blocks))
         self.connector.register_kv_caches(self.caches)
 
-    def step(self, meta, computed, finished):
-        """One engine step: `computed` are (hash, block) that this step's forward pass fills."""
+    def step(self, meta, computed, finished, forward):
+        """One engine step. `computed` has for each request its (hash, block) before this step, and those that the forward pass fills."""
         self.connector.bind_connector_metadata(meta)
         self.connector.handle_preemptions(meta)
-        self.connector.start_load_kv(None)
-        for name in self.layers if computed else ():
+        late = self.late_start and (self.asynchronous or not meta.loads)
+        if not late:
+            self.connector.start_load_kv(None)
+        for name in self.layers if forward else ():
             self.connector.wait_for_layer_load(name)
-            for block_hash, block in computed:
-                self.caches[name][:, block] = expected(block_hash, name, self.rank)
+            self._compute(name, computed)
             self.connector.save_kv_layer(name, self.caches[name], None)
-        if computed:
+        if late:
+            self.connector.start_load_kv(None)
+        if forward or late:
             self.connector.wait_for_save()
         _, received = self.connector.get_finished(finished)
         lost = self.connector.get_block_ids_with_load_errors()
-        stats = self.connector.get_kv_connector_stats()
+        stats, told = self.connector.get_kv_connector_stats(), self.connector.build_connector_worker_meta()
         self.connector.clear_connector_metadata()
-        return received or set(), lost, dict(stats.data) if stats else {}
+        return received or set(), lost, dict(stats.data) if stats else {}, told
+
+    def _compute(self, name, computed):
+        cache, prefixes = self.caches[name], []
+        for before, _ in computed:
+            prefix = NOTHING
+            for _, block in before:
+                prefix = read(prefix, cache[:, block])
+            prefixes.append(prefix)
+        for (_, new), prefix in zip(computed, self.exchange.all(self.rank, prefixes)):
+            for block_hash, block in new:
+                made = [attention(block_hash, name, rank, prefix, self.weights) for rank in range(self.tp)]
+                cache[:, block], prefix = made[self.rank], tuple(read(*pair) for pair in zip(prefix, made))
 
     def check(self, blocks):
-        """How many of the (hash, block) differ from what computing them gives."""
-        return sum(not torch.equal(self.caches[name][:, block], expected(block_hash, name, self.rank))
-                   for block_hash, block in blocks for name in self.layers)
+        """How many of a request's leading (hash, block) differ from what computing them gives."""
+        hashes = [block_hash for block_hash, _ in blocks]
+        return sum(not torch.equal(self.caches[name][:, block], wanted) for name in self.layers
+                   for (_, block), wanted in zip(blocks, self.truth.blocks(hashes, name, self.rank)))
+
+    def load_weights(self, weights):
+        self.weights, self.truth = weights, Truth(self.tp, weights)
 
     def forget(self):
         for cache in self.caches.values():
@@ -109,21 +176,26 @@ class RemoteWorker:
 
 class Engine:
     """Scheduler, block tables and workers. `step` decides what runs, as vLLM's does: running requests first, then waiting ones, with
-    preemption of the youngest when blocks run out; a lost block puts its request back to the last good one."""
+    preemption of the youngest when blocks run out; a lost block puts its request back to the last good one. With `ahead` that many steps are
+    decided and carried out before the output of the one before them is known."""
 
-    def __init__(self, settings, *, blocks=32, layers=3, tp=1, tokens_max=16, processes=False, **more):
+    def __init__(self, settings, *, blocks=32, layers=3, tp=1, tokens_max=16, processes=False, ahead=0, **more):
         make = RemoteWorker if processes else Worker
-        self.workers = [make(settings, rank, tp, layers, blocks, **more) for rank in range(tp)]
+        assert tp == 1 or processes, "ranks wait for each other at each layer"
+        exchange, host = Exchange(tp), more.get("host", {})
+        self.workers = [make(settings, rank, tp, layers, blocks, exchange, **more) for rank in range(tp)]
         for worker in self.workers if processes else ():
             worker.end()
-        vllm_host.install()
-        config = vllm_host.config(settings, tp=tp, **more)
+        vllm_host.install(**host)
+        config = vllm_host.config(settings, tp=tp, **{name: value for name, value in more.items() if name not in ("host", "late_start")})
+        config.scheduler_config = types.SimpleNamespace(async_scheduling=ahead > 0)
         self.connector = vllm_host.load(config, vllm_host.KVConnectorRole.SCHEDULER,
                                         vllm_host.cache_config([f"model.layers.{i}.attn" for i in range(layers)], blocks))
         self.free, self.held = list(range(1, blocks)), {}      # block 0 stands for none; held: block -> references
         self.cached, self.names = {}, {}                       # hash -> block, and back: what the engine itself has
         self.waiting, self.running, self.loading = [], [], {}  # loading: request id -> request
-        self.finished, self.tokens_max = set(), tokens_max
+        self.finished, self.tokens_max, self.ended = set(), tokens_max, {}
+        self.outputs, self.ahead = [], ahead  # of steps whose output is not there yet
         self.loaded = self.preempted = self.lost = self.wrong = self.compared = 0
 
     # ---- Blocks ----
@@ -164,6 +236,16 @@ class Engine:
         self.names.clear()
         self._all("forget")
 
+    def load_weights(self, weights, preempt=True):
+        """Other weights, as in training between two steps; with `preempt` running requests begin anew, else they go on over what they
+        have. Returns what the connector's reset does."""
+        while preempt and self.running:
+            self._preempt()
+        self.cached.clear()
+        self.names.clear()
+        self._all("load_weights", weights)
+        return self.connector.reset_cache()
+
     # ---- Steps ----
 
     def add(self, request):
@@ -171,6 +253,7 @@ class Engine:
 
     def _preempt(self):
         victim = self.running.pop()
+        victim.turn += 1
         self._let_go(victim.block_ids)
         victim.block_ids, victim.num_computed_tokens, victim.state = [], 0, "preempted"
         self.waiting.insert(0, victim)
@@ -209,11 +292,11 @@ class Engine:
                 self._preempt()
                 if request not in self.running:
                     break
-            if request in self.running:
+            if request in self.running and request.num_computed_tokens < request.num_tokens:  # else it waits for an output
                 cached.append(request)
                 tokens[request.request_id] = min(request.num_tokens - request.num_computed_tokens, self.tokens_max)
         while self.waiting:
-            request = self.waiting[0]
+            request = next((one for one in self.waiting if one.state == "arrived"), self.waiting[0])  # who has blocks must not wait for more
             if request.state == "arrived":
                 later = False
                 held = types.SimpleNamespace(get_block_ids=lambda: (list(request.block_ids),))
@@ -222,7 +305,7 @@ class Engine:
                 later = self._start(request)
             if later is None:
                 break
-            self.waiting.pop(0)
+            self.waiting.remove(request)
             if later:
                 request.state, self.loading[request.request_id] = "loading", request
                 continue
@@ -263,46 +346,72 @@ class Engine:
         meta = self.connector.build_connector_meta(self._output(new, cached, tokens, finished))
         computed = []
         for request in new + cached:
-            end = request.num_computed_tokens + tokens[request.request_id]
-            computed += [(request.block_hashes[i], request.block_ids[i])
-                         for i in range(request.num_computed_tokens // BLOCK, min(end // BLOCK, len(request.block_hashes)))]
-        partial = bool(tokens) and not computed
-        results = self._all("step", meta, computed or ([(b"partial", 0)] if partial else []), finished)
-        lost = set().union(*(one[1] for one in results))
-        self._advance(new + cached, tokens, lost)
-        self._arrived(set.intersection(*(one[0] for one in results)) if results else set(), lost)
-        return bool(self.waiting or self.running or self.loading)
+            named, first = list(zip(request.block_hashes, request.block_ids)), request.num_computed_tokens // BLOCK
+            end = (request.num_computed_tokens + tokens[request.request_id]) // BLOCK
+            if named[first:end]:
+                computed.append((named[:first], named[first:end]))
+        results = self._all("step", meta, computed, finished, bool(tokens))
+        for request in new + cached:
+            request.num_computed_tokens += tokens[request.request_id]
+        self.outputs.append(([(request, request.turn, request.num_computed_tokens) for request in new + cached], results))
+        while len(self.outputs) > (self.ahead if tokens else 0):
+            self._advance(*self.outputs.pop(0))
+        # The last one's end is told by one more step.
+        return bool(self.waiting or self.running or self.loading or self.outputs or self.finished)
 
-    def _back(self, request, lost):
-        """A request with a lost block counts as computed up to the first of them."""
-        bad = [i for i, block in enumerate(request.block_ids) if block in lost]
-        if bad:
-            self.lost += len(bad)
-            request.num_computed_tokens = min(request.num_computed_tokens, bad[0] * BLOCK)
-        return bool(bad)
+    def _received(self, told):
+        """Requests whose loads have ended on every rank, in this step or before."""
+        for ended in told:
+            for request_id in ended:
+                self.ended[request_id] = self.ended.get(request_id, 0) + 1
+        received = {request_id for request_id, ranks in self.ended.items() if ranks == len(told)}
+        for request_id in received:
+            del self.ended[request_id]
+        return received
 
-    def _arrived(self, received, lost):
+    @staticmethod
+    def _told(received, lost, metas):
+        """The workers' outputs as one."""
+        meta = metas[0]
+        for other in metas[1:]:
+            meta = meta and meta.aggregate(other)
+        return types.SimpleNamespace(finished_sending=None, finished_recving=received or None, invalid_block_ids=lost,
+                                     kv_connector_worker_meta=meta)
+
+    def _advance(self, computed, results):
+        """A step's output."""
+        received, lost = self._received([one[0] for one in results]), set().union(*(one[1] for one in results))
+        for request in [*self.running, *self.loading.values()]:
+            self._back(request, lost)
+        for request, turn, end in computed:
+            if turn == request.turn:
+                self._grow(request, end)
+        self.connector.update_connector_output(self._told(received, lost, [one[3] for one in results]))
         for request_id in received:
             request = self.loading.pop(request_id)
-            self._back(request, lost)
             request.state = "arrived"
             self.waiting.insert(0, request)
-            self._compare(request)
+            self._compare(request, request.num_computed_tokens)
 
-    def _advance(self, requests, tokens, lost):
-        for request in requests:
-            if self._back(request, lost):
-                continue  # computed again in a later step
-            request.num_computed_tokens += tokens[request.request_id]
-            self._compare(request)
-            if request.num_computed_tokens < request.num_tokens:
-                continue
-            if request.outputs:
-                request.outputs -= 1
-                request.tokens.append(1_000_000 + len(request.tokens))
-                request.rehash()
-                continue
-            self._finish(request)
+    def _back(self, request, lost):
+        """A request with a lost block counts as computed up to the first of them; what is under way for it does not count."""
+        bad = [i for i, block in enumerate(request.block_ids) if block in lost]
+        if bad:
+            self.lost, request.turn = self.lost + len(bad), request.turn + 1
+            request.num_computed_tokens = min(request.num_computed_tokens, bad[0] * BLOCK)
+
+    def _grow(self, request, end):
+        self._compare(request, end)
+        if end < request.num_tokens:
+            return
+        if not request.outputs:
+            return self._finish(request)
+        request.outputs -= 1
+        request.tokens.append(1_000_000 + len(request.tokens))
+        request.rehash()
+
+    def abort(self, request):
+        self._finish(request)
 
     def _finish(self, request):
         self.running.remove(request)
@@ -311,10 +420,9 @@ class Engine:
         self._let_go(request.block_ids)
         self.finished.add(request.request_id)
 
-    def _compare(self, request):
-        """Every block that counts as computed, bit by bit."""
-        done = [(block_hash, block) for block_hash, block in
-                zip(request.block_hashes[:request.num_computed_tokens // BLOCK], request.block_ids)]
+    def _compare(self, request, end):
+        """Every block of its leading `end` tokens, which count as computed, bit by bit."""
+        done = list(zip(request.block_hashes[:end // BLOCK], request.block_ids))
         for block_hash, block in done:
             if block_hash not in self.cached:
                 self.cached[block_hash], self.names[block] = block, block_hash

@@ -44,6 +44,10 @@ class Chunk:
     def get_memory_format(self):
         return self.fmt
 
+    def ref_count_up(self):
+        assert self.references > 0, "used after it was freed"
+        self.references += 1
+
     def ref_count_down(self):
         self.references -= 1
         assert self.references >= 0, "freed twice"

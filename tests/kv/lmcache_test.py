@@ -2,16 +2,21 @@
 """The LMCache connector under a host of our own, in the forms of its newer and of its older releases: every call, chunks compared bit by bit."""
 import abc
 import asyncio
+import contextlib
 import importlib
+import json
 import signal
 import sys
+import threading
 import time
 import unittest
+from unittest import mock
 
 import kv_case
 
 torch = kv_case.torch_or_skip()
 import lmcache_host  # noqa: E402
+import verbena  # noqa: E402
 from lmcache_host import Key  # noqa: E402
 
 FORMS = [(newer, plain) for newer in (True, False) for plain in (True, False)]
@@ -55,7 +60,7 @@ class Loading(unittest.TestCase):
             self.assertTrue(raised.exception.__suppress_context__ or raised.exception.__context__ is None)
 
 
-class Chunks(unittest.IsolatedAsyncioTestCase):
+class Case(unittest.IsolatedAsyncioTestCase):
     @classmethod
     def setUpClass(cls):
         cls.server = kv_case.CacheServer()
@@ -79,6 +84,8 @@ class Chunks(unittest.IsolatedAsyncioTestCase):
         made.tensor.copy_(torch.randn(*shape).to(torch.float16))
         return made
 
+
+class Chunks(Case):
     async def test_what_one_worker_put_another_one_gets(self):
         for newer, plain in FORMS:
             with self.subTest(newer=newer, plain=plain):
@@ -130,6 +137,16 @@ class Chunks(unittest.IsolatedAsyncioTestCase):
         one._store.flush()
         self.assertTrue(torch.equal((await one.get(Key(77))).tensor, wanted))
 
+    async def test_chunks_of_equal_bytes_and_another_shape_are_an_error_at_the_start(self):
+        from verbena.kv import Mismatch
+        for newer in (True, False):
+            with self.subTest(newer=newer):
+                query = f"deadline_ms=20000&lookup_ms=20000&label={newer}"
+                self.connect(query, newer=newer, shape=(2, 2, 8, 16))
+                self.connect(query, newer=newer, shape=(2, 2, 8, 16))
+                with self.assertRaises(Mismatch):
+                    self.connect(query, newer=newer, shape=(2, 2, 16, 8))
+
     async def test_a_full_allocator_gives_fewer_chunks(self):
         one, mine = self.connect()
         keys = [Key(500 + i) for i in range(3)]
@@ -156,6 +173,124 @@ class Chunks(unittest.IsolatedAsyncioTestCase):
         while not await one.exists(Key(900)):
             self.assertLess(time.monotonic(), until)
             await asyncio.sleep(0.05)
+
+
+class Heads(Case):
+    """Objects whose heads are not what this connector writes: misses, and no chunk is left behind."""
+
+    async def get(self, head):
+        one, mine = self.connect(newer=True, plain=False)
+        one._agree()
+        key = Key(len(self.seen))
+        self.seen.append(head)
+        body = head.ljust(512) + bytes(2 * 2 * 2 * 8 * 16)
+        self.assertTrue(one._store.save(one._hashes([key]), bytearray(body), len(body)).result()[0])
+        good = Key(10_000)
+        await one.put(good, self.chunk(mine))
+        one._store.flush()
+        before = set(mine.live)
+        got = await one.batched_get([good, key, good])
+        self.assertTrue(got[0] is not None and got[2] is not None)
+        self.assertEqual(mine.live, before | {chunk for chunk in got if chunk is not None})
+        return got[1]
+
+    async def test_heads_that_are_wrong_are_misses(self):
+        self.seen = []
+        good = {"bytes": 1024, "shapes": [[2, 2, 8, 16]], "dtypes": ["float16"], "format": "KV_2LTD"}
+        self.assertIsNotNone(await self.get(json.dumps(good).encode()))
+        wrong = [b"", b"null", b"5", b"[]", b"{}", b"[" * 500, b"\xff\xfe", b'{"bytes": NaN}']
+        changes = [("bytes", "1024"), ("bytes", True), ("bytes", None), ("bytes", 1e3), ("bytes", 1023), ("bytes", -1), ("shapes", None), ("shapes", []),
+                   ("shapes", 5), ("shapes", [5]), ("shapes", [None]), ("shapes", [["2", 2, 8, 16]]), ("shapes", [[2.0, 2, 8, 16]]), ("shapes", [[-2, -2, 8, 16]]),
+                   ("shapes", [[2, 2, 8, 16], [1]]), ("shapes", [[True, 4, 8, 16]]), ("shapes", [[1 << 62, 1 << 62]]), ("shapes", {"a": 1}), ("dtypes", None),
+                   ("dtypes", "float16"), ("dtypes", [5]), ("dtypes", ["Tensor"]), ("dtypes", ["no_such"]), ("dtypes", [["float16"]]), ("dtypes", []),
+                   ("dtypes", [None]), ("format", None), ("format", 5), ("format", ["KV_2LTD"]), ("format", "NONE"), ("format", {})]
+        wrong += [json.dumps({**good, name: value}).encode() for name, value in changes]
+        wrong += [json.dumps({key: value for key, value in good.items() if key != name}).encode() for name in good]
+        with self.assertLogs("verbena.kv", "ERROR") as logged:
+            for head in wrong:
+                with self.subTest(head=head):
+                    self.assertIsNone(await self.get(head))
+        self.assertEqual(len(logged.records), len(wrong))
+
+
+class Cancelled(Case):
+    """A host gives a call up while the server works on it."""
+
+    @contextlib.contextmanager
+    def held(self, call, which=lambda items: True):
+        """Those calls of the client wait for the event once they have begun."""
+        free, begun, original = threading.Event(), threading.Event(), getattr(verbena.Client, call)
+
+        def later(client, items, *given, **named):
+            if which(items):
+                begun.set()
+                free.wait(30)
+            return original(client, items, *given, **named)
+        with mock.patch.object(verbena.Client, call, later):
+            try:
+                yield free, begun
+            finally:
+                free.set()
+
+    async def cancel(self, call, begun):
+        task = asyncio.ensure_future(call)
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+
+    async def until(self, condition):
+        end = time.monotonic() + 30
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            await asyncio.sleep(0.01)
+
+    async def test_a_get_leaves_no_chunk_behind_and_frees_it_when_nothing_is_written_any_more(self):
+        for newer, plain in FORMS:
+            with self.subTest(newer=newer, plain=plain):
+                one, mine = self.connect(newer=newer, plain=plain)
+                keys = [Key(2000 + 10 * newer + 100 * plain + i) for i in range(2)]
+                await one.batched_put(keys, [self.chunk(mine) for _ in keys])
+                one._store.flush()
+                held = set(mine.live)
+                with self.held("get_many", lambda items: plain or items[0][4:5] == (512,)) as (free, begun):
+                    await self.cancel(one.batched_get(keys), begun)
+                    self.assertEqual(len(mine.live - held), 2)  # the server may write into them
+                    free.set()
+                    await self.until(lambda: mine.live == held)
+
+    async def test_a_chunk_that_is_being_put_is_not_freed_before_it_was_read(self):
+        one, mine = self.connect()
+        chunk, key = self.chunk(mine), Key(3000)
+        wanted = chunk.tensor.clone()
+        with self.held("put_many") as (free, begun):
+            await self.cancel(one.put(key, chunk), begun)
+            chunk.ref_count_down()  # as the host does when its call has ended
+            if chunk not in mine.live:
+                chunk.tensor.zero_()  # its memory is another chunk's now
+            free.set()
+        await self.until(lambda: not mine.live)
+        one._store.flush()
+        self.assertTrue(torch.equal((await one.get(key)).tensor, wanted))
+
+    async def test_an_allocator_that_raises_leaves_no_chunk_behind(self):
+        for plain in (True, False):
+            one, mine = self.connect(plain=plain)
+            keys = [Key(4000 + 10 * plain + i) for i in range(3)]
+            await one.batched_put(keys, [self.chunk(mine) for _ in keys])
+            one._store.flush()
+            held, allocate, calls = set(mine.live), mine.allocate, []
+
+            def fails(*given):
+                calls.append(given)
+                if len(calls) == 3:
+                    raise MemoryError("no memory")
+                return allocate(*given)
+            mine.allocate = fails
+            with self.assertRaises(MemoryError):
+                await one.batched_get(keys)
+            self.assertEqual(mine.live, held)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import logging
 import signal
 import sys
 import time
+import types
 import unittest
+from unittest import mock
 
 import kv_case
 
@@ -109,6 +111,28 @@ class Pages(Case):
         from verbena.kv import Mismatch
         with self.assertRaises(Mismatch):
             self.create(Pool("layer_first"), model="one layout")
+
+    def test_pools_of_equal_bytes_and_other_heads_share_nothing(self):
+        self.create(types.SimpleNamespace(**vars(Pool()), head_num=2, head_dim=8, get_page_buffer_meta=Pool().get_page_buffer_meta), model="heads")
+        from verbena.kv import Mismatch
+        with self.assertRaises(Mismatch):
+            self.create(types.SimpleNamespace(**vars(Pool()), head_num=4, head_dim=4, get_page_buffer_meta=Pool().get_page_buffer_meta), model="heads")
+
+    def test_what_the_engine_was_started_with_names_the_cache(self):
+        found, pool, keys = [], Pool(), names(1, "arguments")
+        for given in ({}, {"quantization": "fp8"}, {"json_model_override_args": '{"rope_theta": 5e5}'}, {"load_format": "dummy"}, {"lora_paths": ["/a"]},
+                      {"quantization": "fp8"}):
+            arguments = types.ModuleType("sglang.srt.server_args")
+            arguments.get_global_server_args = lambda given=given: types.SimpleNamespace(**given)
+            with mock.patch.dict(sys.modules, {arguments.__name__: arguments}):
+                one = self.create(pool)
+            found.append(one.batch_exists(keys))
+            one.batch_set_v1(keys, indices(0))
+        newer = types.ModuleType("sglang.srt.runtime_context")
+        newer.get_server_args = lambda: types.SimpleNamespace(quantization="fp8")
+        with mock.patch.dict(sys.modules, {newer.__name__: newer}):
+            found += [self.create(pool).batch_exists(keys), self.create(pool, model_identity_hash="h").batch_exists(keys)]
+        self.assertEqual(found, [0, 0, 0, 0, 0, 1, 1, 0])
 
     def test_heads_that_are_split_are_refused(self):
         with self.assertRaisesRegex(ValueError, "tp_lcm_size"):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """The cache that the connectors share: namespaces, leading blocks, layer order, deadlines, the breaker."""
+import contextlib
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ import kv_case
 
 import verbena  # noqa: E402
 from verbena import kv  # noqa: E402
-from verbena.kv import _breaker  # noqa: E402
+from verbena.kv import _blocks, _breaker  # noqa: E402
 from verbena.kv.store import hash_of  # noqa: E402
 
 SIZE = 16384
@@ -32,6 +33,12 @@ class Case(unittest.TestCase):
         made = kv.KvStore(description=description or {"test": self.id()}, **settings)
         self.addCleanup(made.close)
         return made
+
+    def until(self, condition):
+        end = time.monotonic() + 30
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
 
 
 class Blocks(Case):
@@ -167,12 +174,128 @@ class Blocks(Case):
             hash_of(1.5)
 
 
+class Waiting(Case):
+    """Calls that wait for threads, while the server is well."""
+
+    def filled(self, store, count):
+        hashes = [os.urandom(16) for _ in range(count)]
+        store.save(hashes, bytearray(count * SIZE), SIZE).result()
+        return hashes
+
+    @contextlib.contextmanager
+    def held(self, call):
+        """Calls of Blocks, get or put_absent, begin, tell so, and wait for the event."""
+        free, began, original = threading.Event(), threading.Event(), getattr(_blocks.Blocks, call)
+
+        def later(blocks, *given):
+            began.set()
+            free.wait(30)
+            return original(blocks, *given)
+        setattr(_blocks.Blocks, call, later)
+        try:
+            yield free, began
+        finally:
+            free.set()
+            setattr(_blocks.Blocks, call, original)
+
+    def test_loads_and_questions_do_not_wait_for_saves(self):
+        store = self.store(threads=2)
+        hashes, into = self.filled(store, 2), store.allocate(2 * SIZE)
+        with self.held("put_absent") as (free, _):
+            saves = [store.save([os.urandom(16)], bytearray(SIZE), SIZE) for _ in range(6)]
+            self.assertEqual(store.leading(hashes), 2)
+            self.assertEqual(store.present(hashes), [True, True])
+            self.assertEqual(store.load(hashes, into, SIZE).result(), [True, True])
+            self.assertFalse(any(one.drained for one in saves))
+            free.set()
+            self.assertEqual([one.result() for one in saves], [[True]] * 6)
+
+    def test_a_wait_for_a_thread_says_nothing_against_the_server(self):
+        store = self.store(threads=1, failures_max=1, deadline_ms=20_000, lookup_ms=50)
+        hashes, into = self.filled(store, 1), store.allocate(SIZE)
+        with self.held("get") as (free, _):
+            first = store.load(hashes, into, SIZE)
+            late = [store.load(hashes, store.allocate(SIZE), SIZE, deadline_ms=20) for _ in range(3)]
+            self.assertEqual(store.leading(hashes), 0)
+            self.assertEqual(store.present(hashes), [False])
+            self.assertEqual([one.result() for one in late], [[False]] * 3)
+            free.set()
+            self.assertEqual(first.result(), [True])
+            self.assertTrue(late[-1].wait_drained(30))
+        self.assertEqual((store.usable, store._breaker.opened, store.statistics.all()["errors"]), (True, 0, 0))
+        self.assertEqual(store.statistics.all()["deadlines"], 5)
+        self.assertEqual(self.store({"test": self.id()}).leading(hashes), 1)
+
+    def test_a_load_that_had_waited_for_its_thread_counts_its_own_time(self):
+        store = self.store(threads=1, failures_max=1, deadline_ms=20_000)
+        hashes = self.filled(store, 1)
+        with self.held("get") as (free, began):
+            load = store.load(hashes, store.allocate(SIZE), SIZE)
+            self.assertTrue(began.wait(30))
+            load.deadline = 0  # as after a wait of almost 20 s
+            free.set()
+            self.assertTrue(load.wait_drained(30))
+        self.assertEqual(store.leading(hashes), 1)
+        self.assertEqual((store.usable, store.statistics.all()["deadlines"]), (True, 1))
+
+    def test_a_server_that_misses_a_deadline_by_itself_is_lost(self):
+        store = self.store(threads=1, failures_max=1, deadline_ms=50, retry_ms=60_000)
+        with self.held("get") as (free, _):
+            load = store.load([b"h" * 16], store.allocate(SIZE), SIZE)
+            self.assertEqual(load.result(), [False])
+            free.set()
+            self.assertTrue(load.wait_drained(30))
+        self.until(lambda: not store.usable)
+
+    def test_clear_drops_saves_that_wait_and_waits_for_those_that_have_begun(self):
+        store = self.store(threads=1)
+        begun, queued = [[os.urandom(16)] for _ in range(2)]
+        with self.held("put_absent") as (free, _):
+            saves = [store.save(one, bytearray(SIZE), SIZE) for one in (begun, queued)]
+            with self.assertRaisesRegex(verbena.errors.VerbenaError, "did not end"):
+                store.clear(timeout=0.05)
+            threading.Timer(0.2, free.set).start()
+            store.clear()
+            self.assertEqual([one.drained for one in saves], [True, True])
+        self.assertEqual((saves[0].outcome(), saves[1].outcome()), ([True], [False]))
+        self.assertEqual(store.present(begun + queued), [False, False])
+        self.assertEqual(store.save(queued, bytearray(SIZE), SIZE).result(), [True])
+        self.assertEqual(store.present(queued), [True])
+
+    def test_clear_ends_the_leases_of_its_questions(self):
+        store = self.store(lease_ms=60_000)
+        hashes = self.filled(store, 2)
+        found, lease = store.find(hashes)
+        self.assertEqual(found, 2)
+        store.clear()
+        for named in (None, lease):
+            self.assertEqual(store.load(hashes, store.allocate(2 * SIZE), SIZE, lease=named).result(), [False, False])
+
+    def test_an_answer_of_before_a_clear_finds_nothing(self):
+        store = self.store()
+        hashes, match = self.filled(store, 2), store._match
+
+        def match_and_clear(*given):
+            answer = match(*given)
+            store._match = match
+            store.clear()
+            return answer
+        store._match = match_and_clear
+        self.assertEqual(store.leading(hashes), 0)
+
+
 class Namespaces(Case):
     def test_two_descriptions_share_nothing(self):
         one, other, hashes = self.store({"model": "a"}), self.store({"model": "b"}), [b"h" * 16]
         one.save(hashes, bytearray(SIZE), SIZE).result()
         self.assertEqual((one.leading(hashes), other.leading(hashes)), (1, 0))
         self.assertEqual(one.leading(hashes, [one.namespace, other.namespace]), 0)
+
+    def test_caches_of_two_labels_share_nothing(self):
+        one, other, hashes = self.store({"model": "labels"}), self.store({"model": "labels"}, label="tuned"), [b"h" * 16]
+        one.save(hashes, bytearray(SIZE), SIZE).result()
+        self.assertEqual((one.leading(hashes), other.leading(hashes)), (1, 0))
+        self.assertEqual(self.store({"model": "labels"}, label="").leading(hashes), 1)
 
     def test_the_order_of_a_description_does_not_matter(self):
         self.assertEqual(kv.namespace_id({"a": 1, "b": 2}), kv.namespace_id({"b": 2, "a": 1}))
@@ -211,12 +334,6 @@ class Faults(Case):
 
     def hasty(self, **options):
         return self.store(deadline_ms=300, lookup_ms=100, retry_ms=50, **options)
-
-    def until(self, condition):
-        end = time.monotonic() + 30
-        while not condition():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.02)
 
     def test_a_frozen_server_costs_the_deadline_and_then_nothing(self):
         store = self.hasty()

@@ -23,6 +23,11 @@ class KVConnectorMetadata(abc.ABC):
     pass
 
 
+class KVConnectorWorkerMetadata(abc.ABC):
+    @abc.abstractmethod
+    def aggregate(self, other): ...
+
+
 class KVConnectorStats:
     def __init__(self, data=None):
         self.data = data or {}
@@ -71,6 +76,9 @@ class KVConnectorBase_V1(abc.ABC):
     def get_block_ids_with_load_errors(self):
         return set()
 
+    def build_connector_worker_meta(self):
+        return None
+
     def handle_preemptions(self, metadata):
         return
 
@@ -93,7 +101,7 @@ def install(base=KVConnectorBase_V1, without=()):
         sys.modules[name].__path__ = []
     bases, metrics = types.ModuleType(names[-1] + ".base"), types.ModuleType(names[-1] + ".metrics")
     facts = {"KVConnectorBase_V1": base, "KVConnectorMetadata": KVConnectorMetadata, "KVConnectorRole": KVConnectorRole,
-             "SupportsHMA": SupportsHMA}
+             "SupportsHMA": SupportsHMA, "KVConnectorWorkerMetadata": KVConnectorWorkerMetadata}
     for name, value in facts.items():
         if name not in without:
             setattr(bases, name, value)

@@ -14,8 +14,11 @@ class Pages:
 
     def layout(self):
         """Facts on which all users of the namespace agree."""
-        return {"layout": str(getattr(self._pool, "layout", "")), "page_size": int(self._pool.page_size), "pieces": self._sizes,
-                "apart": self._apart, "dtype": str(getattr(self._pool, "dtype", ""))}
+        facts = {"layout": str(getattr(self._pool, "layout", "")), "page_size": int(self._pool.page_size), "pieces": self._sizes,
+                 "apart": self._apart, "dtype": str(getattr(self._pool, "dtype", ""))}
+        for name in ("layer_num", "head_num", "head_dim", "v_head_dim", "kv_lora_rank", "qk_rope_head_dim"):
+            facts[name] = getattr(self._pool, name, None)
+        return facts
 
     def _pieces(self, indices, count):
         """For each page the (address, bytes) of its pieces, as the pool says."""

@@ -10,8 +10,9 @@ class Transfer:
     """A batch that a thread carries out. After the deadline its items are misses for the caller, while the transfer may
     still touch its memory until it is `drained`."""
 
-    def __init__(self, count, deadline, release=None):
-        self.count, self.deadline = count, deadline
+    def __init__(self, count, allowed, release=None):
+        """`allowed` seconds, from now on."""
+        self.count, self.allowed, self.deadline = count, allowed, time.monotonic() + allowed
         self._drained, self._release = threading.Event(), release
         self._lock, self._outcome, self.error = threading.Lock(), None, None
 
@@ -58,8 +59,8 @@ class Transfer:
 class Load(Transfer):
     """A load of blocks, whose items arrive in their order."""
 
-    def __init__(self, count, deadline, release=None):
-        super().__init__(count, deadline, release)
+    def __init__(self, count, allowed, release=None):
+        super().__init__(count, allowed, release)
         self.progress, self.done, self.lease = Progress(), None, 0
 
     def wait(self, leading):

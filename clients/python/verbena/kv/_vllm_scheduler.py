@@ -1,11 +1,15 @@
 """The scheduler's half of the vLLM connector: which blocks are loaded and saved in a step. Knows no tensor."""
 import dataclasses
-import hashlib
+import logging
 import time
 
-from .store import KvStore, hash_of, namespace_id
+from ._vllm_namespace import adapter_of, all_ranks, describe, group_hash
+from ._vllm_verdicts import Computed, Verdicts
+from .store import KvStore, namespace_id
 
+log = logging.getLogger("verbena.kv")
 _REMEMBERED_S = 1.0  # an answer is not asked for again that long: the scheduler repeats its question at every step
+_REMOVED_AGAIN_S = 1.0  # between tries to remove the blocks of before a reset
 
 
 @dataclasses.dataclass
@@ -18,37 +22,16 @@ class Moved:
     lease: int = 0  # of the question that has found them; 0: none
 
 
-def group_hash(block_hash, group):
-    """The hash of a block's part that holds the layers of a group: groups beside the first have objects of their own."""
-    block_hash = hash_of(block_hash)
-    return block_hash if group == 0 else hashlib.blake2b(block_hash + group.to_bytes(2, "little"), digest_size=16).digest()
+@dataclasses.dataclass
+class Plan:
+    """What the workers do in one step."""
 
-
-def describe(config, role_rank):
-    """What one rank's blocks are, from the engine's configuration. Equal descriptions are equal bytes for equal tokens."""
-    model, cache, parallel = config.model_config, config.cache_config, config.parallel_config
-    return {"engine": "vllm", "model": str(model.model), "revision": str(getattr(model, "revision", None)),
-            "dtype": str(model.dtype).replace("torch.", ""), "cache_dtype": str(cache.cache_dtype), "block_size": int(cache.block_size),
-            "hash": str(getattr(cache, "prefix_caching_hash_algo", "")), "tp": int(parallel.tensor_parallel_size),
-            "pp": int(parallel.pipeline_parallel_size), "rank": int(role_rank)}
-
-
-def own_rank(config):
-    parallel = config.parallel_config
-    world = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
-    return _shared(config, int(getattr(parallel, "rank", 0)) % world)
-
-
-def _shared(config, rank):
-    """With MLA all tensor-parallel ranks hold the same bytes: those of the first."""
-    tensor = config.parallel_config.tensor_parallel_size
-    return rank - rank % tensor if getattr(config.model_config, "use_mla", False) else rank
-
-
-def all_ranks(config):
-    parallel = config.parallel_config
-    world = parallel.tensor_parallel_size * parallel.pipeline_parallel_size
-    return sorted({_shared(config, rank) for rank in range(world)})
+    loads: list = dataclasses.field(default_factory=list)
+    saves: list = dataclasses.field(default_factory=list)
+    step: int = 0
+    generation: int = 0  # how often the cache was reset: what was computed under another one is not stored
+    verdicts: dict = dataclasses.field(default_factory=dict)  # of earlier steps: the requests whose saves are dropped
+    description: dict = None  # in the first step: what the blocks are, as the scheduler sees it
 
 
 class Tracked:
@@ -56,15 +39,26 @@ class Tracked:
 
     def __init__(self, request):
         self.request, self.block_ids, self.saved = request, [], 0
+        self.request_id, self.adapter, self.right = request.request_id, adapter_of(request), (0, 0)
+
+
+def _ahead(config):
+    """How many steps an engine decides before it knows the output of the first of them, at most."""
+    asynchronous = getattr(getattr(config, "scheduler_config", None), "async_scheduling", False)
+    return max(int(config.parallel_config.pipeline_parallel_size), 1) + (asynchronous is not False)
 
 
 class Scheduling:
-    def __init__(self, config, groups, asynchronous, options, loads=True):
-        self._asked = loads
+    def __init__(self, config, groups, asynchronous, options, loads=True, blocks=None):
+        self._asked, self._blocks = loads, blocks
         self._block_size, self._groups, self._asynchronous = int(config.cache_config.block_size), groups, asynchronous
-        self.namespaces = [namespace_id(describe(config, rank)) for rank in all_ranks(config)]
-        self.store = KvStore(description=describe(config, all_ranks(config)[0]), **options)
+        described = [describe(config, rank) for rank in all_ranks(config)]
+        self.namespaces = [namespace_id(one) for one in described]
+        self.store = KvStore(description=described[0], **options)
         self._found, self._tracked, self._loads = {}, {}, []
+        self._verdicts, self._generation = Verdicts(self._block_size, _ahead(config)), 0
+        self._removing = None  # since a reset: when the blocks of before it are to be removed again
+        self._opens = 0        # questions are answered again when this step's output is known; None: with the next step's
 
     # ---- Questions ----
 
@@ -72,7 +66,7 @@ class Scheduling:
         """How many tokens beyond `computed` can be loaded. At least one token is left to compute. No side effects."""
         blocks = max(min((request.num_tokens - 1) // self._block_size, len(request.block_hashes)), 0)
         first = computed // self._block_size
-        if not self._asked or computed % self._block_size or blocks <= first:
+        if not self._asked or computed % self._block_size or blocks <= first or not self._open():
             return 0, False
         found = self._blocks_found(request, first, blocks)
         return found * self._block_size, self._asynchronous and found > 0
@@ -81,9 +75,9 @@ class Scheduling:
         known = self._found.get(request.request_id)
         if known is not None and known[:2] == (first, blocks) and time.monotonic() < known[3]:
             return known[2]
-        found, lease = blocks - first, None
+        found, lease, adapter = blocks - first, None, adapter_of(request)
         for group in range(self._groups):
-            hashes = [group_hash(one, group) for one in request.block_hashes[first:first + found]]
+            hashes = [group_hash(one, group, adapter) for one in request.block_hashes[first:first + found]]
             found, lease = self.store.find(hashes, self.namespaces, lease)
             if found == 0:
                 break
@@ -109,14 +103,14 @@ class Scheduling:
 
     def _moved(self, tracked, block_ids, first, end):
         hashes = tracked.request.block_hashes[first:end]
-        return Moved(tracked.request.request_id, [[group_hash(one, group) for one in hashes] for group in range(self._groups)],
+        return Moved(tracked.request_id, [[group_hash(one, group, tracked.adapter) for one in hashes] for group in range(self._groups)],
                      [ids[first:end] for ids in block_ids])
 
     def step(self, output):
-        """What the workers load and save in the step that the scheduler has decided."""
-        saves = []
+        """What the workers load and save in the step that the scheduler has decided, and which of their earlier saves are stored."""
+        saves, computes = [], []
         for new in output.scheduled_new_reqs:
-            self._scheduled(new.req_id, [list(ids) for ids in new.block_ids], new.num_computed_tokens, output, saves)
+            self._scheduled(new.req_id, [list(ids) for ids in new.block_ids], new.num_computed_tokens, output, saves, computes, fresh=True)
         cached = output.scheduled_cached_reqs
         resumed = getattr(cached, "resumed_req_ids", None)
         for i, request_id in enumerate(cached.req_ids):
@@ -127,24 +121,59 @@ class Scheduling:
             block_ids = tracked.block_ids if new_ids is None else [list(ids) for ids in new_ids]
             if new_ids is not None and not again:
                 block_ids = [before + more for before, more in zip(tracked.block_ids, block_ids)] if tracked.block_ids else block_ids
-            self._scheduled(request_id, block_ids, cached.num_computed_tokens[i], output, saves)
+            self._scheduled(request_id, block_ids, cached.num_computed_tokens[i], output, saves, computes, fresh=again)
         loads, self._loads = self._loads, []
-        return loads, saves
+        step = self._verdicts.decide([block for moved in loads for ids in moved.block_ids for block in ids], computes)
+        if self._opens is None:
+            self._opens = step
+        return Plan(loads, saves, step, self._generation, self._verdicts.take(), self.store.description if step == 1 else None)
 
-    def _scheduled(self, request_id, block_ids, computed, output, saves):
+    def _scheduled(self, request_id, block_ids, computed, output, saves, computes, fresh):
         tracked = self._tracked.get(request_id)
         if tracked is None:
             return
-        tracked.block_ids = block_ids
+        tracked.block_ids, end = block_ids, computed + output.num_scheduled_tokens.get(request_id, 0)
+        computes.append(Computed(tracked, block_ids, computed, end, fresh))
         if tracked.saved == 0 or computed < tracked.saved * self._block_size:  # new, preempted, or a load that failed
             tracked.saved = computed // self._block_size
         publishable = getattr(tracked.request, "num_publishable_block_hashes", None)
         known = len(tracked.request.block_hashes) if publishable is None else publishable
-        complete = min((computed + output.num_scheduled_tokens.get(request_id, 0)) // self._block_size, known, *map(len, block_ids))
+        complete = min(end // self._block_size, known, *map(len, block_ids))
         if complete > tracked.saved:
             saves.append(self._moved(tracked, block_ids, tracked.saved, complete))
             tracked.saved = complete
 
+    def told(self, lost, step):
+        """A step's output: the blocks that any rank has lost, and which step it was, if the host tells it."""
+        self._verdicts.told(lost, step)
+
     def finished(self, request_id):
         self._tracked.pop(request_id, None)
         self._found.pop(request_id, None)
+
+    # ---- A reset ----
+
+    def reset(self):
+        """Nothing of before is found or stored any more. False if blocks could not be removed: until they are, nothing is found."""
+        self._generation += 1
+        self._found.clear()
+        held = {block for tracked in self._tracked.values() for ids in tracked.block_ids for block in ids}
+        self._verdicts.reset(held.union(range(self._blocks or 0)))
+        self._opens, self._removing = None, 0.0
+        return self._remove()
+
+    def _remove(self):
+        try:
+            self.store.clear(self.namespaces)
+        except Exception as error:
+            log.error("verbena.kv: the cache was not reset: %s", error)
+            self._removing = time.monotonic() + _REMOVED_AGAIN_S
+            return False
+        self._removing = None
+        return True
+
+    def _open(self):
+        """Whether questions are answered: since a reset the workers have ended their saves of before it, and what there was is removed."""
+        if self._opens is None or self._verdicts.known < self._opens:
+            return False
+        return self._removing is None or (self.store.usable and time.monotonic() >= self._removing and self._remove())

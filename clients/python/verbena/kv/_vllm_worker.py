@@ -1,11 +1,20 @@
 """A worker's half of the vLLM connector: blocks between the engine's tensors and registered memory, and that memory and the store.
 
 The network never writes into the engine's tensors: a block that was given up at the deadline may be in use again. So a load goes to
-memory of the client's, and what has arrived in time is copied, layer by layer.
+memory of the client's, and what has arrived in time is copied, layer by layer. Saves are copied within their step, and held until the
+scheduler tells which requests of that step have computed over blocks that some rank has lost.
 """
+import dataclasses
+import logging
+import time
+
 import torch
 
+from ._vllm_namespace import backend_of, layout_of
 from .store import KvStore
+
+log = logging.getLogger("verbena.kv")
+_REMOVED_AGAIN_S = 1.0  # between tries to remove the blocks of before a reset
 
 
 class Layer:
@@ -41,6 +50,18 @@ class Rows:
         self.bytes = torch.frombuffer(memoryview(self.memory), dtype=torch.uint8)[:count * size].view(count, size)
 
 
+@dataclasses.dataclass
+class Saving:
+    """Blocks of one group that a step has computed: a row for each."""
+
+    group: int
+    rows: Rows
+    hashes: list
+    block_ids: list
+    owners: list  # the request of each row
+    copied: set   # names of layers
+
+
 class Step:
     """The loads of one step, layer by layer."""
 
@@ -54,10 +75,12 @@ class Step:
 
 class Working:
     def __init__(self, config, groups, asynchronous, description, options, saves):
-        self._groups, self._asynchronous, self._saves = groups, asynchronous, saves
+        self._config, self._groups, self._asynchronous, self._options, self._saves = config, groups, asynchronous, options, saves
         self.store = KvStore(description=description, **options)
-        self._layers, self._by_group, self._sizes, self._steps = {}, {}, {}, []
+        self._layers, self._sizes, self._steps, self._backend = {}, {}, [], None
         self._loading, self._lost, self._saving = {}, set(), []
+        self._held, self._generation = {}, 0  # saves of a step, until the verdict on it
+        self._removing = None                 # since a reset: when the blocks of before it are to be removed
 
     # ---- The engine's memory ----
 
@@ -71,17 +94,73 @@ class Working:
             for layer in self._of_group(group):
                 layer.first, first = first, first + layer.size
             self._sizes[group] = first
-        self.store.agree("layout.json", {str(group): [[layer.name, layer.size] for layer in self._of_group(group)] for group in self._sizes})
+        self._agree()
 
-    def register_one(self, tensor, blocks):
-        """One tensor for all layers."""
-        self._groups = [["all layers"]]
+    def _agree(self):
+        tokens = self._config.cache_config.block_size
+        self.store.agree("layout.json", {str(group): [
+            [layer.name, layer.size, *layout_of(layer.tensor, layer.dim, tokens, backend_of(self._config, layer.name, self._backend))]
+            for layer in self._of_group(group)] for group in self._sizes})
+
+    def register_one(self, tensor, blocks, backend=None):
+        """One tensor for all layers, and the class of their attention."""
+        self._groups, self._backend = [["all layers"]], backend
         self.register({"all layers": tensor}, blocks)
 
     def _of_group(self, group):
         return [layer for layer in self._layers.values() if layer.group == group]
 
+    # ---- A step ----
+
+    def begin(self, plan):
+        """What the scheduler has decided for this step, before its saves are copied."""
+        self._saving = []
+        if plan.description is not None:
+            self._adopt({**plan.description, "rank": self.store.description["rank"]})
+        if plan.generation != self._generation:
+            self._generation = plan.generation
+            while self._held:
+                self._drop(self._held.popitem()[1])
+            self._removing = 0.0 if self._saves else None
+        self._settle(plan.verdicts)
+        if self._removed():
+            self.start(plan.loads)
+            self._begin_saves(plan.saves, plan.step)
+        else:
+            self._refuse(plan.loads)
+
+    def _adopt(self, description):
+        """The scheduler's view of what the blocks are: a model that is being loaded may change its configuration, in a worker alone."""
+        if description == self.store.description:
+            return
+        log.info("verbena.kv: this worker's configuration differs from the scheduler's, which names the cache")
+        self.store.close()
+        self.store = KvStore(description=description, **self._options)
+        if self._sizes:
+            self._agree()
+
+    def _removed(self):
+        """Whether what was stored before the last reset is removed, and no save of then is in flight."""
+        if self._removing is None:
+            return True
+        if not self.store.usable or time.monotonic() < self._removing:
+            return False
+        try:
+            self.store.clear(timeout=self.store.options.deadline_ms / 1000)
+        except Exception as error:
+            log.error("verbena.kv: after a reset, nothing is loaded or saved until the blocks of before it are removed: %s", error)
+            self._removing = time.monotonic() + _REMOVED_AGAIN_S
+            return False
+        self._removing = None
+        return True
+
     # ---- Loads ----
+
+    def _refuse(self, loads):
+        """Loads that are not tried: their blocks are lost."""
+        self._lost.update(block for moved in loads for ids in moved.block_ids for block in ids if block != 0)
+        if self._asynchronous:
+            self._loading.update((moved.request_id, []) for moved in loads)
 
     def start(self, loads):
         if self._asynchronous:
@@ -205,27 +284,56 @@ class Working:
 
     # ---- Saves ----
 
-    def begin_saves(self, saves):
-        """Memory for the blocks of this step, which save_layer fills."""
-        self._saving = []
+    def _begin_saves(self, saves, step):
+        """Memory for the blocks of this step, which save_layer fills. As many batches are held at most as are saved at once."""
         if not self._saves or not self.store.usable:
             return
         for group, size in self._sizes.items():
-            real = list(dict(pair for moved in saves for pair in self._real(moved, group)).items())
-            if real:
-                self._saving.append((group, Rows(self.store, len(real), size), [one for one, _ in real], [block for _, block in real], set()))
+            real = {}
+            for moved in saves:
+                for one, block in self._real(moved, group):
+                    real.setdefault(one, (block, moved.request_id))
+            if not real:
+                continue
+            if sum(map(len, self._held.values())) >= self.store.options.saves_max:
+                self.store.statistics.add(blocks_dropped=len(real))
+                continue
+            blocks, owners = zip(*real.values())
+            self._saving.append(Saving(group, Rows(self.store, len(real), size), list(real), list(blocks), owners, set()))
+            self._held.setdefault(step, []).append(self._saving[-1])
 
     def save_layer(self, name):
         layer = self._layers.get(name)
-        for group, rows, _, block_ids, done in self._saving:
-            if layer is not None and layer.group == group and name not in done:
-                layer.copy_out(rows.bytes, block_ids)
-                done.add(name)
+        for saving in self._saving:
+            if layer is not None and layer.group == saving.group and name not in saving.copied:
+                layer.copy_out(saving.rows.bytes, saving.block_ids)
+                saving.copied.add(name)
 
     def end_saves(self):
-        """The engine's tensors may change after this; the bytes leave later."""
+        """The engine's tensors may change after this; the bytes are held."""
         for name in self._layers:
             self.save_layer(name)
-        for group, rows, hashes, _, _ in self._saving:
-            self.store.save(hashes, rows.memory, self._sizes[group])
         self._saving = []
+
+    def _settle(self, verdicts):
+        for step, dropped in verdicts.items():
+            for saving in self._held.pop(step, ()):
+                self._store(saving, dropped)
+        for step in [one for one in self._held if verdicts and one < max(verdicts)]:  # the host has not passed its verdict on
+            self._drop(self._held.pop(step))
+
+    def _store(self, saving, dropped):
+        """After the verdict on a step: blocks of other requests than those leave."""
+        size, rows = self._sizes[saving.group], range(len(saving.hashes))
+        if len(saving.copied) < len(self._of_group(saving.group)):
+            rows = ()  # its step was not carried out
+        elif dropped:
+            rows = [row for row in rows if saving.owners[row] not in dropped]
+        self.store.statistics.add(blocks_dropped=len(saving.hashes) - len(rows))
+        if len(rows) == len(saving.hashes):
+            self.store.save(saving.hashes, saving.rows.memory, size)
+        elif rows:
+            self.store.save([saving.hashes[row] for row in rows], saving.rows.memory, size, offsets=[row * size for row in rows])
+
+    def _drop(self, held):
+        self.store.statistics.add(blocks_dropped=sum(len(one.hashes) for one in held))

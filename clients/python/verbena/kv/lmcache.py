@@ -11,9 +11,11 @@ Host and port are those of the native door; `endpoint=http://store:9000` in the 
 verbena.kv.Options. With save_chunk_meta false chunks travel between the server and LMCache's own pinned memory without a copy.
 """
 import asyncio
+import contextlib
 import inspect
 import json
 import logging
+import math
 import time
 import urllib.parse
 
@@ -61,11 +63,28 @@ def describe(config, metadata):
     """What the chunks are. Rank and chunk are in each key."""
     facts = {"engine": "lmcache", "serde": str(getattr(config, "remote_serde", None)), "layerwise": bool(getattr(config, "use_layerwise", False))}
     facts["chunk_meta"] = bool((getattr(config, "extra_config", None) or {}).get("save_chunk_meta", True))
-    for name in ("model_name", "world_size", "kv_dtype", "kv_shape", "use_mla"):
+    facts["hash"] = str(getattr(config, "pre_caching_hash_algorithm", ""))
+    for name in ("model_name", "world_size", "kv_dtype", "kv_shape", "use_mla", "fmt", "chunk_size"):
         if hasattr(metadata, name):
             value = getattr(metadata, name)
             facts[name] = list(value) if isinstance(value, tuple) else value if isinstance(value, (int, bool)) else str(value)
     return facts
+
+
+def _read_head(head):
+    """What a head says: (bytes, shapes, dtypes, format) of a chunk. Others are a ValueError, or a RecursionError."""
+    told = json.loads(bytes(head))
+    size, shapes, dtypes, form = (told.get(name) if isinstance(told, dict) else None for name in ("bytes", "shapes", "dtypes", "format"))
+    if not isinstance(size, int) or not isinstance(shapes, list) or not isinstance(dtypes, list) or not isinstance(form, str):
+        raise ValueError("a head has bytes, shapes, dtypes and format")
+    kinds = [getattr(torch, one, None) if isinstance(one, str) else None for one in dtypes]
+    if form not in MemoryFormat.__members__ or not kinds or not all(isinstance(one, torch.dtype) for one in kinds):
+        raise ValueError("no such format or type")
+    if len(shapes) != len(kinds) or not all(isinstance(one, list) and all(type(n) is int and 0 < n < 1 << 40 for n in one) for one in shapes):
+        raise ValueError("a shape is a list of numbers, one for each type")
+    if sum(math.prod(shape) * torch.empty(0, dtype=kind).element_size() for shape, kind in zip(shapes, kinds)) != size:
+        raise ValueError("the shapes have another number of bytes")
+    return size, [torch.Size(one) for one in shapes], kinds, MemoryFormat[form]
 
 
 class VerbenaAdapter(_host.ConnectorAdapter):
@@ -102,11 +121,21 @@ class VerbenaRemoteConnector(RemoteConnector):
     def _agree(self):
         if not self._agreed:  # older hosts tell the shape after the connector was made
             self._agreed = True
-            self._store.agree("chunks.json", {"head": 0 if self._plain else _HEAD, "bytes": self._full_bytes()})
+            self._store.agree("chunks.json", {"head": 0 if self._plain else _HEAD, "bytes": self._full_bytes(), **self._forms()})
 
     def _full_bytes(self):
         size = getattr(self, "full_chunk_size_bytes", None) or getattr(self, "full_chunk_size", None)
         return int(size) if size and self._plain else 0
+
+    def _forms(self):
+        """How chunks of a known shape are made up."""
+        several = hasattr(self, "meta_shapes")
+        shapes = self.meta_shapes if several else [getattr(self, "meta_shape", None)]
+        dtypes = self.meta_dtypes if several else [getattr(self, "meta_dtype", None)]
+        if not self._plain or not shapes or shapes[0] is None:
+            return {}
+        return {"shapes": [list(one) for one in shapes], "dtypes": [str(one).replace("torch.", "") for one in dtypes],
+                "format": getattr(self.meta_fmt, "name", str(self.meta_fmt))}
 
     def _new_chunk(self):
         if hasattr(self, "meta_shapes"):
@@ -127,14 +156,13 @@ class VerbenaRemoteConnector(RemoteConnector):
     def _chunk_of(self, head):
         """A chunk for what a head describes, or None."""
         try:
-            told = json.loads(bytes(head))
-            shapes, dtypes = [torch.Size(one) for one in told["shapes"]], [getattr(torch, one) for one in told["dtypes"]]
-            several = hasattr(self, "meta_shapes")
-            chunk = self._backend.allocate(shapes if several else shapes[0], dtypes if several else dtypes[0], MemoryFormat[told["format"]])
-        except (ValueError, KeyError, AttributeError) as error:
+            size, shapes, dtypes, form = _read_head(head)
+        except (ValueError, RecursionError) as error:
             log.error("verbena.kv: a chunk's head cannot be read: %s", error)
             return None
-        if chunk is not None and len(chunk.byte_array) != told["bytes"]:
+        several = hasattr(self, "meta_shapes")
+        chunk = self._backend.allocate(shapes if several else shapes[0], dtypes if several else dtypes[0], form)
+        if chunk is not None and len(chunk.byte_array) != size:
             chunk.ref_count_down()
             return None
         return chunk
@@ -160,6 +188,18 @@ class VerbenaRemoteConnector(RemoteConnector):
         for chunk in chunks:
             if chunk is not None:
                 chunk.ref_count_down()
+
+    @contextlib.contextmanager
+    def _freed_if_it_fails(self, chunks, load=None):
+        """Lets go of the chunks if what is done with them raises, as it does when a coroutine is cancelled: after the load into them."""
+        try:
+            yield
+        except BaseException:
+            if load is None:
+                self._free(chunks)
+            else:
+                load.when_drained(lambda: self._free(chunks))
+            raise
 
     async def _ended(self, transfer, deadline=True):
         """Waits without holding the loop. With a deadline, until that at most."""
@@ -233,13 +273,14 @@ class VerbenaRemoteConnector(RemoteConnector):
 
     async def _get_plain(self, keys):
         chunks = []
-        for _ in keys:
-            chunk = self._new_chunk()
-            if chunk is None:
-                break
-            chunks.append(chunk)
+        with self._freed_if_it_fails(chunks):
+            for _ in keys:
+                chunk = self._new_chunk()
+                if chunk is None:
+                    break
+                chunks.append(chunk)
         names = [self._store.key(one) for one in self._hashes(keys)]
-        sizes = await self._fill(chunks, [(name, 0, 0) for name in names])
+        sizes = await self._fill(chunks, [(name, 0, 0) for name in names[:len(chunks)]])
         return [self._sized(chunk, size) for chunk, size in zip(chunks, sizes)] + [None] * (len(keys) - len(chunks))
 
     def _sized(self, chunk, size):
@@ -247,7 +288,7 @@ class VerbenaRemoteConnector(RemoteConnector):
         if size:
             try:
                 return self.reshape_partial_chunk(chunk, size)
-            except (ValueError, AssertionError) as error:
+            except Exception as error:  # the host's own code
                 log.error("verbena.kv: a chunk has another size than its model's: %s", error)
                 chunk.ref_count_down()
         return None
@@ -257,8 +298,10 @@ class VerbenaRemoteConnector(RemoteConnector):
         heads = self._store.allocate(_HEAD * len(keys))
         load = self._store.load_items([(self._store.bucket, name, i * _HEAD, _HEAD, 0, _HEAD) for i, name in enumerate(names)], heads)
         there = await self._ended(load)
-        with memoryview(heads) as view:
-            chunks = [self._chunk_of(view[i * _HEAD:(i + 1) * _HEAD]) if there[i] else None for i in range(len(keys))]
+        chunks = []
+        with memoryview(heads) as view, self._freed_if_it_fails(chunks):
+            for i, one in enumerate(there):
+                chunks.append(self._chunk_of(view[i * _HEAD:(i + 1) * _HEAD]) if one else None)
         made = [i for i, chunk in enumerate(chunks) if chunk is not None]
         items = [(names[i], _HEAD, len(chunks[i].byte_array)) for i in made]
         for i, size in zip(made, await self._fill([chunks[i] for i in made], items)):
@@ -269,28 +312,31 @@ class VerbenaRemoteConnector(RemoteConnector):
         return chunks
 
     async def _fill(self, chunks, wanted):
-        """Loads (key, first, length) into the chunks: how many bytes each has, 0 for those that are missing, which are freed."""
+        """Loads (key, first, length) into the chunks: how many bytes each has, 0 for those that are missing, which are freed. All are, if
+        this does not return: not before the load has ended, since the server may write into them until then."""
         if not chunks:
             return []
-        arena, spans = self._arena(chunks)
-        memory, places, at = (arena.memory, [address - arena.first for address, _ in spans], 0) if arena else (None, [], 0)
-        if arena is None:
-            for _, size in spans:
-                places.append(at)
-                at += size
-            memory = self._store.allocate(max(at, 1))
-        items = [(self._store.bucket, name, place, size, first, length) if first else (self._store.bucket, name, place, size)
-                 for (name, first, length), place, (_, size) in zip(wanted, places, spans)]
-        load = self._store.load_items(items, memory)
-        there = await self._ended(load)
-        sizes = load.sizes() if load.drained else [0] * len(chunks)
+        with self._freed_if_it_fails(chunks):
+            arena, spans = self._arena(chunks)
+            memory, places, at = (arena.memory, [address - arena.first for address, _ in spans], 0) if arena else (None, [], 0)
+            if arena is None:
+                for _, size in spans:
+                    places.append(at)
+                    at += size
+                memory = self._store.allocate(max(at, 1))
+            items = [(self._store.bucket, name, place, size, first, length) if first else (self._store.bucket, name, place, size)
+                     for (name, first, length), place, (_, size) in zip(wanted, places, spans)]
+            load = self._store.load_items(items, memory)
+        with self._freed_if_it_fails(chunks, load):
+            await self._ended(load)
+            sizes = load.sizes() if load.drained else [0] * len(chunks)
+            if arena is None and any(sizes):
+                with memoryview(memory) as view:
+                    for chunk, size, place in zip(chunks, sizes, places):
+                        if size:
+                            chunk.byte_array[:size] = view[place:place + size]
         missing = [chunk for chunk, size in zip(chunks, sizes) if not size]
-        load.when_drained(lambda: self._free(missing))  # not before: the server may still write into them
-        if arena is None and any(there or sizes):
-            with memoryview(memory) as view:
-                for chunk, size, place in zip(chunks, sizes, places):
-                    if size:
-                        chunk.byte_array[:size] = view[place:place + size]
+        load.when_drained(lambda: self._free(missing))
         return sizes
 
     # ---- Saves ----
@@ -310,7 +356,12 @@ class VerbenaRemoteConnector(RemoteConnector):
         arena, spans = self._arena([chunk for _, chunk in pairs])
         if self._plain and arena is not None:
             items = [(self._store.bucket, self._store.key(name), address - arena.first, size) for (name, _), (address, size) in zip(pairs, spans)]
-            await self._ended(self._store.save_items(items, arena.memory), deadline=False)
+            held = [chunk for _, chunk in pairs]
+            for chunk in held:  # the host lets go of them when this is cancelled, and the save goes on
+                chunk.ref_count_up()
+            with self._freed_if_it_fails(held):
+                memory = arena.memory
+            await self._ended(self._store.save_items(items, memory, release=lambda: self._free(held)), deadline=False)
             return
         heads = [b"" if self._plain else self._head_of(chunk) for _, chunk in pairs]
         memory, items, at = self._store.allocate(sum(len(head) + size for head, (_, size) in zip(heads, spans))), [], 0

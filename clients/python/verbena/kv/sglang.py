@@ -7,6 +7,7 @@
 Settings under "verbena" are those of verbena.kv.Options. No call raises once the backend was made: a failure is what it returns.
 """
 import functools
+import importlib
 import logging
 
 try:
@@ -25,6 +26,8 @@ from ._pages import Pages
 from .store import KvStore, hash_of
 
 log = logging.getLogger("verbena.kv")
+_ARGUMENTS = ("revision", "dtype", "quantization", "quantization_param_path", "kv_cache_dtype", "json_model_override_args", "enable_lora",
+              "lora_paths", "speculative_algorithm", "speculative_draft_model_path", "speculative_draft_model_revision")
 
 if not hasattr(_host.HiCacheStorage, "batch_get_v1"):
     raise ImportError("this SGLang is too old for VerbenaStorage: its storage has no batch_get_v1")
@@ -35,9 +38,23 @@ def describe(config):
     shared = bool(getattr(config, "is_mla_model", False))
     facts = {"engine": "sglang", "model": str(config.model_name), "mla": shared, "tp": 1 if shared else config.tp_size,
              "tp_rank": 0 if shared else config.tp_rank}
-    for name in ("pp_size", "pp_rank", "attn_cp_size", "attn_cp_rank", "tp_lcm_size", "should_split_heads"):
+    for name in ("pp_size", "pp_rank", "attn_cp_size", "attn_cp_rank", "tp_lcm_size", "should_split_heads", "model_identity_hash"):
         facts[name] = getattr(config, name, None)
+    facts.update(_engine_facts())
     return facts
+
+
+def _engine_facts():
+    """What the engine was started with and its storage configuration leaves out, where it tells it."""
+    for module, name in (("sglang.srt.runtime_context", "get_server_args"), ("sglang.srt.server_args", "get_global_server_args")):
+        try:
+            arguments = getattr(importlib.import_module(module), name)()
+        except Exception:  # an older host, or one that has not set them
+            continue
+        told = {name: getattr(arguments, name, None) for name in _ARGUMENTS}
+        told["weights"] = "dummy" if "dummy" in str(getattr(arguments, "load_format", "")) else ""
+        return {"arguments": {name: value if isinstance(value, (bool, int, float, type(None))) else str(value) for name, value in told.items()}}
+    return {"arguments": None}
 
 
 def _never_raises(otherwise):

@@ -30,6 +30,8 @@ from ._transfer import Load, Transfer, arrived, is_miss
 log = logging.getLogger("verbena.kv")
 _MATCH_MAX = 65536  # hashes of one question
 _HELD_MAX = 64  # questions whose leases are remembered
+_FLUSH_S = 10.0
+_LATE = 0.9     # the part of a deadline from which on a call that missed it is the server's: the rest of it may have been a wait for a thread
 
 
 @dataclasses.dataclass
@@ -50,8 +52,9 @@ class Options:
     lease_ms: int = 0            # how long a block that was found can be loaded although it is evicted or removed
     failures_max: int = 3
     retry_ms: int = 1000         # the breaker's first probe; doubled up to 10 s
-    threads: int = 4
+    threads: int = 4             # of loads and questions, and as many of saves
     saves_max: int = 16          # in flight; further ones are dropped
+    label: str = ""              # part of the description: caches of other labels are others
     make_bucket: bool = True
 
     @classmethod
@@ -101,16 +104,18 @@ class KvStore:
 
     def __init__(self, bucket, description, **options):
         self.options = Options.of({"bucket": bucket, **options})
-        self.bucket, self.description = bucket, dict(description)
+        self.bucket, self.description = bucket, {**description, **({"label": str(self.options.label)} if self.options.label else {})}
         self.namespace = namespace_id(self.description)
         self.statistics = Statistics()
         self._documents = {"namespace.json": canonical(self.description).encode()}
         self._client, self._verified, self._mismatch = None, False, None
-        self._saves = threading.BoundedSemaphore(self.options.saves_max)
+        self._saves, self._flushing = threading.BoundedSemaphore(self.options.saves_max), threading.Lock()
+        self._generation = 0  # how often it was cleared: saves and answers of before are dropped
         self._leased = {"lease_ms": self.options.lease_ms} if self.options.lease_ms else {}
         self._held = collections.deque(maxlen=_HELD_MAX)
         self._breaker = Breaker(self._probe, failures_max=self.options.failures_max, retry_s=self.options.retry_ms / 1000)
         self._pool = concurrent.futures.ThreadPoolExecutor(self.options.threads, thread_name_prefix="verbena-kv")
+        self._save_pool = concurrent.futures.ThreadPoolExecutor(self.options.threads, thread_name_prefix="verbena-kv-save")
         self._agree_now()
 
     # ---- The server ----
@@ -180,13 +185,14 @@ class KvStore:
         self.statistics.add(deadlines=1)
         self._failed("no answer before the deadline")
 
-    def flush(self, timeout=10.0):
+    def flush(self, timeout=_FLUSH_S):
         """Waits for the saves in flight. False if some are left."""
         until, mine = time.monotonic() + timeout, 0
-        while mine < self.options.saves_max and self._saves.acquire(timeout=max(until - time.monotonic(), 0)):
-            mine += 1
-        if mine:
-            self._saves.release(mine)
+        with self._flushing:  # two that each have a part would wait for each other
+            while mine < self.options.saves_max and self._saves.acquire(timeout=max(until - time.monotonic(), 0)):
+                mine += 1
+            if mine:
+                self._saves.release(mine)
         return mine == self.options.saves_max
 
     def close(self):
@@ -196,6 +202,7 @@ class KvStore:
         if self._client is not None:
             self._client.close()
         self._pool.shutdown(wait=False)
+        self._save_pool.shutdown(wait=False)
 
     def __enter__(self):
         return self
@@ -203,12 +210,28 @@ class KvStore:
     def __exit__(self, *exception):
         self.close()
 
-    def clear(self, namespaces=None):
-        """Removes every block of the namespaces, as when a model's weights have changed. Raises what goes wrong."""
+    def clear(self, namespaces=None, *, timeout=_FLUSH_S):
+        """Removes every block of the namespaces, as when a model's weights have changed; leases of this store's questions end. Saves of
+        this store that have not begun are dropped, and those that have are waited for (`timeout` seconds), so that nothing of before is
+        stored after this. Raises what goes wrong."""
+        self._generation += 1
+        if self._client is None:
+            raise errors.VerbenaError("the server was never seen")
+        self._end_leases()
+        if not self.flush(timeout):
+            raise errors.VerbenaError(f"saves of before did not end within {timeout:g} s")
         for namespace in namespaces or (self.namespace,):
             keys = [entry.key for entry in self._client.list(self.bucket, f"{namespace}/") if not entry.key.endswith(".json")]
             if keys:
                 self._client.remove_many([(self.bucket, key) for key in keys]).check()
+
+    def _end_leases(self):
+        held, self._held = self._held, collections.deque(maxlen=_HELD_MAX)
+        for lease in {lease for _, lease, _ in held}:
+            try:
+                self._client.end_lease(lease)
+            except errors.VerbenaError:  # it has ended, or ends by its time
+                pass
 
     def remove(self, hashes):
         """Removes blocks. True if the server has done so, or had none."""
@@ -249,8 +272,10 @@ class KvStore:
             self.statistics.add(refused=bool(hashes))
             return 0, join
         namespaces = namespaces or (self.namespace,)
-        until = time.monotonic() + self.options.lease_ms / 1000
-        found, lease = self._answer(self._pool.submit(self._find, hashes, namespaces, join), (0, join))
+        until, generation = time.monotonic() + self.options.lease_ms / 1000, self._generation
+        found, lease = self._answer((0, join), self._find, hashes, namespaces, join)
+        if generation != self._generation:
+            found, lease = 0, join  # it was cleared meanwhile
         self.statistics.add(lookups=1, blocks_asked=len(hashes), blocks_found=found)
         if lease is not None and found and self.namespace in namespaces:
             self._held.append((until, lease, frozenset(hashes[:found])))
@@ -272,17 +297,27 @@ class KvStore:
         if not hashes or not self.usable:
             self.statistics.add(refused=bool(hashes))
             return [False] * len(hashes)
-        found = self._answer(self._pool.submit(self._heads, hashes, self.namespace), [False] * len(hashes))
+        found = self._answer([False] * len(hashes), self._heads, hashes, self.namespace)
         self.statistics.add(lookups=1, blocks_asked=len(hashes), blocks_found=sum(found))
         return found
 
-    def _answer(self, asked, otherwise):
-        """The answer to a question, or `otherwise` after the deadline or a failure."""
+    def _answer(self, otherwise, ask, *given):
+        """The answer to a question, or `otherwise` after the deadline or a failure. Time that it has waited for a thread is not the
+        server's."""
+        began, limit = [], self.options.lookup_ms / 1000
+
+        def begin():
+            began.append(time.monotonic())
+            return ask(*given)
+
         try:
-            answer = asked.result(self.options.lookup_ms / 1000)
+            asked = self._pool.submit(begin)
+            answer = asked.result(limit)
         except concurrent.futures.TimeoutError:
-            asked.cancel()
-            self._missed_deadline()
+            if not asked.cancel() and began and time.monotonic() - began[0] >= _LATE * limit:
+                self._missed_deadline()
+            else:
+                self.statistics.add(deadlines=1)
             return otherwise
         except (errors.VerbenaError, concurrent.futures.CancelledError, RuntimeError) as error:
             self._failed(error)
@@ -350,9 +385,9 @@ class KvStore:
     def load_items(self, items, memory, *, deadline_ms=None, lease=None):
         """Loads get_many's items, or Blocks. Returns a Load, at once. Blocks that the `lease` of a question holds are read although they
         were removed since; the lease of a question that this store has asked need not be named. Others are read as they are."""
-        load = Load(len(items), time.monotonic() + (deadline_ms or self.options.deadline_ms) / 1000)
+        load = Load(len(items), (deadline_ms or self.options.deadline_ms) / 1000)
         load.lease = lease or self._lease_of(items) or 0
-        if not self.usable or not self._begin(self._run_load, load, items, memory):
+        if not self.usable or not _begin(self._pool, self._run_load, load, items, memory):
             self.statistics.add(refused=1, blocks_missed=len(items))
             load.progress.end()
             load.ended([False] * len(items))
@@ -363,9 +398,9 @@ class KvStore:
         return self.save_items(self.blocks(hashes, size, offsets), memory, release=release)
 
     def save_items(self, items, memory, *, release=None):
-        save = Transfer(len(items), time.monotonic() + self.options.save_ms / 1000, release)
+        save, generation = Transfer(len(items), self.options.save_ms / 1000, release), self._generation
         begun = bool(items) and self.usable and self._saves.acquire(blocking=False)
-        if begun and not self._begin(self._run_save, save, items, memory):
+        if begun and not _begin(self._save_pool, self._run_save, save, items, memory, generation):
             self._saves.release()
             begun = False
         if not begun:
@@ -373,18 +408,12 @@ class KvStore:
             save.ended([False] * len(items))
         return save
 
-    def _begin(self, run, transfer, items, memory):
-        try:
-            self._pool.submit(run, transfer, items, memory)
-        except RuntimeError:  # the pool has ended
-            return False
-        return True
-
     def _run_load(self, load, items, memory):
-        if load.late:  # it waited for a thread that long
+        if load.late:  # it waited for a thread that long: nothing against the server
             load.progress.end()
             load.ended(None)
-            return self._missed_deadline()
+            self.statistics.add(deadlines=1, blocks_missed=len(items))
+            return
         began, there, error = time.monotonic(), None, None
         try:
             blocks = isinstance(items, Blocks)
@@ -401,16 +430,21 @@ class KvStore:
     def _account_load(self, load, items, there, error, began):
         loaded = 0 if there is None else there.count(True)
         moved = bytes_of(items) if loaded == len(items) else sum(item[3] for item, one in zip(items, there or ()) if one)
-        self.statistics.add(loads=1, blocks_loaded=loaded, blocks_missed=len(items) - loaded, bytes_loaded=moved,
-                            load_us=int((time.monotonic() - began) * 1e6))
-        if load.late:
+        took = time.monotonic() - began
+        self.statistics.add(loads=1, blocks_loaded=loaded, blocks_missed=len(items) - loaded, bytes_loaded=moved, load_us=int(took * 1e6))
+        if load.late and took >= _LATE * load.allowed:
             self._missed_deadline()
         elif error is not None:
             self._failed(error)
         else:
+            self.statistics.add(deadlines=load.late)  # it has waited for a thread
             self._breaker.succeeded()
 
-    def _run_save(self, save, items, memory):
+    def _run_save(self, save, items, memory, generation):
+        if generation != self._generation:
+            self._saves.release()
+            self.statistics.add(blocks_dropped=len(items))
+            return save.ended(None)
         began, error, outcome = time.monotonic(), None, None
         try:
             blocks, ttl = isinstance(items, Blocks), self.options.ttl
@@ -428,6 +462,14 @@ class KvStore:
             self._failed(error)
         else:
             self._breaker.succeeded()
+
+
+def _begin(pool, run, *given):
+    try:
+        pool.submit(run, *given)
+    except RuntimeError:  # the pool has ended
+        return False
+    return True
 
 
 def _fault(done):

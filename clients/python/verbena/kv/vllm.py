@@ -6,7 +6,6 @@
 Further settings are those of verbena.kv.Options, and `load`: "layers" (each layer waits for its own blocks) or "async" (the request
 waits outside the batch until all of them are there).
 """
-import dataclasses
 import inspect
 import logging
 import os
@@ -16,15 +15,18 @@ try:
 except ImportError as error:
     raise ImportError(f"verbena.kv.vllm is loaded by vLLM, which cannot be imported here ({error}): install vllm") from error
 
-from ._vllm_scheduler import Scheduling, describe, own_rank
+from ._vllm_namespace import describe, own_rank
+from ._vllm_scheduler import Plan, Scheduling
 from ._vllm_worker import Working
 
 log = logging.getLogger("verbena.kv")
 _NEEDED = ("KVConnectorBase_V1", "KVConnectorMetadata", "KVConnectorRole")
 _missing = [name for name in _NEEDED if not hasattr(_host, name)]
-if _missing or not hasattr(_host.KVConnectorBase_V1, "get_block_ids_with_load_errors"):
-    raise ImportError(f"this vLLM is too old for VerbenaConnector: its connectors have no "
-                      f"{_missing[0] if _missing else 'get_block_ids_with_load_errors'}, so that a lost block could not be computed again")
+_missing += [name for name in ("get_block_ids_with_load_errors", "update_connector_output")
+             if not _missing and not hasattr(_host.KVConnectorBase_V1, name)]
+if _missing:
+    raise ImportError(f"this vLLM is too old for VerbenaConnector: its connectors have no {_missing[0]}, so that a lost block could not be "
+                      "computed again, or what was computed over it would be stored")
 
 try:
     from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorStats as _HostStats
@@ -34,12 +36,20 @@ except ImportError:
 _bases = (_host.KVConnectorBase_V1,) + ((_host.SupportsHMA,) if hasattr(_host, "SupportsHMA") else ())
 
 
-@dataclasses.dataclass
-class VerbenaMetadata(_host.KVConnectorMetadata):
-    """What the workers move in one step."""
+class VerbenaMetadata(Plan, _host.KVConnectorMetadata):
+    """What the workers do in one step."""
 
-    loads: list = dataclasses.field(default_factory=list)
-    saves: list = dataclasses.field(default_factory=list)
+
+if hasattr(_host, "KVConnectorWorkerMetadata"):
+
+    class VerbenaReached(_host.KVConnectorWorkerMetadata):
+        """Which step a worker's output is of. Without it a step's output is taken as known when the engine must know it to go on."""
+
+        def __init__(self, step):
+            self.step = step
+
+        def aggregate(self, other):
+            return self if self.step <= other.step else other
 
 
 if _HostStats is not None:
@@ -78,7 +88,8 @@ class VerbenaConnector(*_bases):
         kv_role = getattr(vllm_config.kv_transfer_config, "kv_role", "kv_both")
         self._scheduling = self._working = None
         if role == _host.KVConnectorRole.SCHEDULER:
-            self._scheduling = Scheduling(vllm_config, max(len(groups), 1), asynchronous, settings, loads=kv_role != "kv_producer")
+            self._scheduling = Scheduling(vllm_config, max(len(groups), 1), asynchronous, settings, loads=kv_role != "kv_producer",
+                                          blocks=self._blocks)
         else:
             parallel, rank = vllm_config.parallel_config, own_rank(vllm_config)
             first = getattr(parallel, "rank", 0) % (parallel.tensor_parallel_size * parallel.pipeline_parallel_size) == rank
@@ -115,12 +126,10 @@ class VerbenaConnector(*_bases):
         self._working.register(kv_caches, self._blocks or _blocks_of(first))
 
     def register_cross_layers_kv_cache(self, kv_cache, attn_backend):
-        self._working.register_one(kv_cache, self._blocks or _blocks_of(kv_cache))
+        self._working.register_one(kv_cache, self._blocks or _blocks_of(kv_cache), attn_backend)
 
     def start_load_kv(self, forward_context, **kwargs):
-        meta = self._get_connector_metadata()
-        self._working.start(meta.loads)
-        self._working.begin_saves(meta.saves)
+        self._working.begin(self._get_connector_metadata())
 
     def wait_for_layer_load(self, layer_name):
         self._working.wait_layer(layer_name)
@@ -144,6 +153,9 @@ class VerbenaConnector(*_bases):
         new = (self._working or self._scheduling).store.statistics.take()
         return VerbenaStats(data=new) if new and _HostStats is not None else None
 
+    def build_connector_worker_meta(self):
+        return VerbenaReached(self._get_connector_metadata().step) if hasattr(_host, "KVConnectorWorkerMetadata") else None
+
     @classmethod
     def build_kv_connector_stats(cls, data=None):
         return VerbenaStats(data=data or {}) if _HostStats is not None else None
@@ -163,8 +175,12 @@ class VerbenaConnector(*_bases):
         self._scheduling.allocated(request, blocks, num_external_tokens)
 
     def build_connector_meta(self, scheduler_output):
-        loads, saves = self._scheduling.step(scheduler_output)
-        return VerbenaMetadata(loads, saves)
+        plan = self._scheduling.step(scheduler_output)
+        return VerbenaMetadata(**vars(plan))
+
+    def update_connector_output(self, connector_output):
+        reached = getattr(connector_output, "kv_connector_worker_meta", None)
+        self._scheduling.told(connector_output.invalid_block_ids or (), getattr(reached, "step", None))
 
     def request_finished(self, request, block_ids):
         self._scheduling.finished(request.request_id)
@@ -174,13 +190,8 @@ class VerbenaConnector(*_bases):
         return self.request_finished(request, block_ids)
 
     def reset_cache(self):
-        """The weights have changed: every rank's blocks are removed."""
-        try:
-            self._scheduling.store.clear(self._scheduling.namespaces)
-        except Exception as error:
-            log.error("verbena.kv: the cache was not reset: %s", error)
-            return False
-        return True
+        """The weights have changed: every rank's blocks are removed, and nothing that was computed before is stored or loaded any more."""
+        return self._scheduling.reset()
 
 
 def _asynchronous(load):
