@@ -28,7 +28,7 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   auto stream = std::make_shared<SessionStream>();
   if (!stream->seen.accept(header.sequence)) return metrics.drop(wire::Drop::replayed);
   // A connection belongs to the session whose key opened it: it is encrypted under that key, and counted and closed
-  // with that session. Whoever is admitted has a stream, with which its place ends.
+  // with that session. An admitted peer has a stream, with which its place ends.
   if (from != 0 && !port_.admit(from, header.session)) return metrics.drop(wire::Drop::wrong_peer);
   stream->peer = from;
   if (from == 0) {

@@ -32,8 +32,8 @@ class DisposerTest : public ::testing::Test {
   std::string path_ = directory_ / "socket";
 };
 
-// With its queue full, whoever dropped the last reference closed them: a core, which could wait as long as a client
-// liked.
+// With the queue full, the thread that dropped the last reference closed them: a core's, which could wait as long as a
+// client liked.
 TEST_F(DisposerTest, ASocketIsNotClosedByWhoeverDropsItLast) {
   auto blocked = std::make_unique<Blocked>();
   const auto budget = std::make_shared<Budget>(1);

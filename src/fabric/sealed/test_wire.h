@@ -35,7 +35,7 @@ struct Wire {
   uint64_t last_key = 0;
   size_t lends = 0;
   int full = 0;                        // so many sends of the server find its queue full
-  std::atomic<bool> says_full{false};  // so does whoever asks
+  std::atomic<bool> says_full{false};  // may_send() says so, too
   std::atomic<int> sends{0};           // attempts of the server
 
   std::vector<Message> pass(const std::function<std::vector<Message>(Message)>& hook, Bytes message) {
