@@ -213,7 +213,11 @@ TEST_F(PortTest, FreedLargePiecesDoNotUseUpTheServersLimits) {
 }
 
 // Each share that was not answered in time kept its place at the server, and the next one took another.
-TEST_F(PortTest, AnAnswerThatComesLateIsStillTaken) {
+class LateAnswer : public PortTest, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Seen, LateAnswer, ::testing::Values(false, true),
+                         [](const auto& given) { return given.param ? "ByWait" : "ByTheNextShare"; });
+
+TEST_P(LateAnswer, IsStillTaken) {
   Server server(path_, {.client_memory_count_max = 1});
   auto link = connect(path_, {.handshake_timeout = std::chrono::milliseconds(300)});
   for (const auto deadline = soon(); !link && SteadyClock::now() < deadline;)
@@ -236,6 +240,7 @@ TEST_F(PortTest, AnAnswerThatComesLateIsStillTaken) {
     go_on.set_value();
     held.get();
   }
+  if (GetParam()) (*link)->wait(deadline_in(std::chrono::seconds(1)));
   const auto lends = [&] { return (*link)->lend(*memory, Access::server_writes).has_value(); };
   EXPECT_TRUE(eventually(lends));
   memory.reset();
