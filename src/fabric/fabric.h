@@ -119,6 +119,8 @@ class Port {
   // Removes a peer; its sends and windows in flight fail.
   virtual void remove_peer(PeerId peer) = 0;
 
+  // False: a message would find the peer's queue full (would_block). For callers to whom an attempt is expensive.
+  virtual bool may_send(PeerId /*peer*/) const { return true; }
   // Queues one message, copying it. would_block when the peer's queue is full; the message is then not sent.
   virtual Result<void> send(PeerId peer, Bytes message) = 0;
   // send() of one message in two pieces (a reply's header and its inline bytes), so that a transport which copies

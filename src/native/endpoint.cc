@@ -481,14 +481,18 @@ size_t Endpoint::poll() {
   auto self = shared_from_this();  // the last op may hold the last reference
   size_t progress = 0;
   turn_cost_ = 0;
+  ++polls_;
   for (size_t left = waiting_.size(); left > 0; --left) {
     OpPtr op = std::move(waiting_.front());
     waiting_.pop_front();
-    if (op->stream->closed) continue;
-    auto sent = send(*op);
+    SessionStream& stream = *op->stream;
+    if (stream.closed) continue;
+    // Of a peer whose queue is full only the first reply is tried: a client may have hundreds.
+    const Result<void> sent = stream.full_at == polls_ ? fail(Errc::would_block) : send(*op);
     if (sent) {
       ++progress;
     } else if (sent.error() == Errc::would_block && SteadyClock::now() < op->reply_by) {
+      stream.full_at = polls_;
       waiting_.push_back(std::move(op));
     } else {
       door_->metrics.drop(wire::Drop::undeliverable);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/core.h"
@@ -132,10 +133,12 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   const std::shared_ptr<LeaseBook> leases_;  // of the core
   bool releasing_ = false;                   // release_leases_by_turns() is running
   StreamMap streams_;
-  std::map<std::string, std::weak_ptr<ClientLoad>> loads_;  // of clients that have a stream
+  std::unordered_map<fabric::PeerId, uint32_t> streams_of_peer_;  // those that are open
+  std::map<std::string, std::weak_ptr<ClientLoad>> loads_;        // of clients that have a stream
   std::vector<std::unique_ptr<Op>> spare_ops_;
   std::shared_ptr<KeyWatches> watches_;  // from start() on
   std::deque<OpPtr> waiting_;
+  uint64_t polls_ = 0;
   std::deque<std::function<void()>> turns_;  // coroutines that wait for a turn
   bool polled_ = false;
   bool at_once_ = false;                          // a verb may begin while the transport delivers its message

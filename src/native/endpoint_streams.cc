@@ -25,11 +25,11 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   const auto hello = wire::decode_hello(wire::body_of(message));
   if (!hello || hello->message_size_max < wire::message_size_min) return metrics.drop(wire::Drop::malformed);
 
-  // A connection belongs to the session whose key opened it: it is encrypted under that key, and counted and closed
-  // with that session.
-  if (from != 0 && !port_.admit(from, header.session)) return metrics.drop(wire::Drop::wrong_peer);
   auto stream = std::make_shared<SessionStream>();
   if (!stream->seen.accept(header.sequence)) return metrics.drop(wire::Drop::replayed);
+  // A connection belongs to the session whose key opened it: it is encrypted under that key, and counted and closed
+  // with that session. An admitted peer has a stream, with which its place ends.
+  if (from != 0 && !port_.admit(from, header.session)) return metrics.drop(wire::Drop::wrong_peer);
   stream->peer = from;
   if (from == 0) {
     auto peer = dial(*session, hello->address);
@@ -40,7 +40,6 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
       return metrics.drop(wire::Drop::wrong_peer);
     }
     stream->peer = *peer;
-    stream->dialled = true;
   }
   stream->session = session;
   stream->client = load_of_client(session->peer_address);
@@ -58,6 +57,7 @@ void Endpoint::hello(fabric::PeerId from, const wire::Header& header, Bytes mess
   session->told.endpoints.fetch_or(uint64_t{1} << std::min<unsigned>(index_, 63));
   session->streams_open.fetch_add(1);
   streams_.add(stream);
+  ++streams_of_peer_[stream->peer];
   metrics.requests[header.type]->add();
   // Through an op, because a connection that is still being made may not accept a message at once.
   OpPtr op = take_op(*stream, header);
@@ -91,14 +91,17 @@ void Endpoint::gone(fabric::PeerId peer) {
   });
 }
 
-// Requests of the stream that are being served end by themselves: their windows fail now, and their replies are not
-// sent.
+// Requests of the stream that are being served end by themselves: their windows fail now, unless another stream has the
+// same peer, and their replies are not sent.
 void Endpoint::close(SessionStream& stream) {
   if (stream.closed) return;
   stream.closed = true;
   watches_->forget(stream);
   stream.leases.reset();
-  if (stream.dialled) port_.remove_peer(stream.peer);
+  if (const auto count = streams_of_peer_.find(stream.peer); --count->second == 0) {
+    streams_of_peer_.erase(count);
+    port_.remove_peer(stream.peer);
+  }
   if (stream.session->streams_open.fetch_sub(1) == 1) {
     door_->sessions.end(stream.session->id);
     door_->metrics.sessions.set(static_cast<int64_t>(door_->sessions.size()));

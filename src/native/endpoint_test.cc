@@ -183,6 +183,35 @@ TEST_F(EndpointTest, AHelloOnAConnectionThatAnotherSessionsKeyOpenedIsDropped) {
   EXPECT_EQ(reply_code(second), Errc::ok);
 }
 
+// A same-host client said HELLO and BYE again and again: each of its links kept its place, and its windows stayed
+// mapped.
+TEST_F(EndpointTest, APeerIsRemovedWithTheLastOfItsStreams) {
+  FakePeer one = hello(7), two = hello(7), other = hello(8);
+  deliver(one, one.seal(wire::Type::bye, 2, Bytes{}));
+  EXPECT_TRUE(port_.removed.empty()) << "it has another stream";
+  deliver(two, two.seal(wire::Type::ping, 2, Bytes{}));
+  EXPECT_EQ(reply_code(two), Errc::ok);
+  deliver(two, two.seal(wire::Type::bye, 3, Bytes{}));
+  EXPECT_EQ(port_.removed, std::vector<fabric::PeerId>{7});
+  deliver(two, two.seal(wire::Type::bye, 4, Bytes{}));
+  port_.gone(8);
+  EXPECT_EQ(port_.removed, (std::vector<fabric::PeerId>{7, 8}));
+  deliver(other, other.seal(wire::Type::bye, 2, Bytes{}));
+  EXPECT_EQ(port_.removed.size(), 2u);
+}
+
+TEST_F(EndpointTest, AHelloThatIsDroppedAdmitsNobody) {
+  FakePeer peer = open_session(7);
+  const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
+  peer.sequence = ~uint64_t{0};  // the next one is 0, which no message has
+  deliver(peer, peer.seal(wire::Type::hello, 1, hello));
+  EXPECT_TRUE(port_.admitted.empty());
+  EXPECT_TRUE(port_.sent.empty());
+  deliver(peer, peer.seal(wire::Type::hello, 1, hello));
+  EXPECT_EQ(port_.admitted, std::vector<fabric::PeerId>{7});
+  EXPECT_EQ(reply_code(peer), Errc::ok);
+}
+
 TEST_F(EndpointTest, AKeyThatIsRemovedEndsItsSessionsAtTheNextMessage) {
   FakePeer peer = hello();
   store_.put("bucket", "a", "hello");
@@ -490,6 +519,33 @@ TEST_F(EndpointTest, APeerThatTakesNoRepliesLosesItsStreamAndNothingElse) {
   core_.io().restart();
   deliver(other, other.seal(wire::Type::get, 2, get_of("a")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(other)));
+}
+
+class WaitingReplies : public DoorTest {
+ protected:
+  WaitingReplies() : DoorTest({.credits = 4, .reply_deadline = std::chrono::minutes(10)}) {}
+};
+
+TEST_F(WaitingReplies, OfOnePeerOneIsTriedATurn) {
+  FakePeer peer = hello(1), other = hello(2);
+  port_.full = true;
+  wire::Get get;
+  get.bucket = "bucket";
+  get.key = "none";
+  for (uint64_t i = 2; i <= 4; ++i) deliver(peer, peer.seal(wire::Type::get, i, get));
+  deliver(other, other.seal(wire::Type::get, 2, get));
+  EXPECT_EQ(door_->in_flight(), 4u);
+  port_.attempts = 0;
+  EXPECT_EQ(door_->poll(), 0u);
+  EXPECT_EQ(port_.attempts, 2u);
+  port_.full = false;
+  EXPECT_EQ(door_->poll(), 4u);
+  for (uint64_t i = 2; i <= 4; ++i) {
+    uint64_t request = 0;
+    EXPECT_EQ(wire::decode_error(reply_body(peer, &request)), Errc::no_such_key);
+    EXPECT_EQ(request, i) << "in their order";
+  }
+  EXPECT_EQ(reply_code(other), Errc::no_such_key);
 }
 
 TEST_F(EndpointTest, ASessionEndsWithItsPeerAndCannotBeRevived) {

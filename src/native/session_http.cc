@@ -92,9 +92,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   }
   VB_CO_ASSIGN(SessionRequest wanted, parse_session_request(body));
   if (door.stopping) co_return fail(Errc::service_unavailable, "native: stopping");
-  if (!door.nonces.fresh(wanted.nonce, SteadyClock::now())) {
-    co_return fail(Errc::access_denied, "native: this session request was used before");
-  }
+  VB_CO_TRY(door.nonces.take(wanted.nonce, verified.identity, SteadyClock::now()));
 
   auto session = std::make_shared<Session>();
   session->version = wanted.version;

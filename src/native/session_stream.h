@@ -41,9 +41,9 @@ struct SessionStream {
   wire::ReplayWindow seen;
   uint64_t last_sequence = 0;  // of the server's messages
   fabric::PeerId peer = 0;
-  bool dialled = false;            // the peer was added by add_peer()
   bool closed = false;             // kept until the session ends, so that its sequence numbers stay used
   bool sealed = false;             // every message must come sealed by this session's keys
+  uint64_t full_at = 0;            // the endpoint's last poll that found the peer's queue full
   bool touched = false;            // a message came since the last sweep
   std::unique_ptr<Leases> leases;  // null: none yet
   uint32_t in_flight = 0;

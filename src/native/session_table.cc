@@ -117,16 +117,32 @@ size_t SessionTable::sweep(SteadyClock::time_point now) {
   return ended;
 }
 
-bool NonceMemory::fresh(const wire::Nonce& nonce, SteadyClock::time_point now) {
-  std::string key(as_text(nonce));
-  std::lock_guard lock(mutex_);
-  while (!by_age_.empty() && (by_age_.front().first + keep_for < now || by_age_.size() >= size_max)) {
-    known_.erase(by_age_.front().second);
+void NonceMemory::forget_old(SteadyClock::time_point now) {
+  while (!by_age_.empty() && by_age_.front().at + keep_for < now) {
+    known_.erase(by_age_.front().nonce);
     by_age_.pop_front();
   }
-  if (!known_.insert(key).second) return false;
-  by_age_.emplace_back(now, std::move(key));
-  return true;
+}
+
+Result<void> NonceMemory::take(const wire::Nonce& nonce, const auth::Identity& who, SteadyClock::time_point now) {
+  const auth::Principal* const principal = who.principal.get();
+  const bool superuser = auth::is_unlimited_root(principal, who.key.get());
+  const std::lock_guard lock(mutex_);
+  forget_old(now);
+  if (known_.contains(nonce)) return fail(Errc::access_denied, "native: this session request was used before");
+  if (by_age_.size() >= (superuser ? size_max : size_max - reserved)) {
+    return fail(Errc::slow_down, "native: too many session requests in half an hour");
+  }
+  ClientCounts::Hold of_account;
+  if (!superuser && principal != nullptr && principal->account != nullptr) {
+    of_account = accounts_.try_hold(principal->account->id);
+    if (of_account == nullptr) {
+      return fail(Errc::slow_down, "native: too many session requests of this account in half an hour");
+    }
+  }
+  known_.insert(nonce);
+  by_age_.push_back({now, nonce, std::move(of_account)});
+  return {};
 }
 
 }  // namespace verbena::native

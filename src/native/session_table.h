@@ -9,9 +9,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "auth/auth.h"
@@ -101,18 +101,30 @@ class SessionTable {
 };
 
 // Recent client nonces, so that a replayed session request opens no second session while its signature is valid.
-// Bounded: the oldest are forgotten first. Thread-safe.
+// Bounded: when it is full, and when an account has its part, further requests are refused. None is forgotten early,
+// since the request that it was used for could then be replayed. Thread-safe.
 class NonceMemory {
  public:
-  // False for a known nonce.
-  bool fresh(const wire::Nonce& nonce, SteadyClock::time_point now);
+  static constexpr size_t size_max = 1 << 17;
+  static constexpr size_t account_max = size_max / 4;
+  static constexpr size_t reserved = size_max / 8;     // for the superuser, who is exempt from account_max
+  static constexpr std::chrono::minutes keep_for{31};  // a signature is valid from 15 minutes before to 15 after
+
+  // access_denied: the nonce was used before; slow_down: too many of the account, or of all, were used a moment ago.
+  Result<void> take(const wire::Nonce& nonce, const auth::Identity& who, SteadyClock::time_point now);
 
  private:
-  static constexpr size_t size_max = 1 << 16;
-  static constexpr std::chrono::minutes keep_for{31};  // a signature is valid from 15 minutes before to 15 after
+  struct Used {
+    SteadyClock::time_point at;
+    wire::Nonce nonce;
+    ClientCounts::Hold of_account;
+  };
+  void forget_old(SteadyClock::time_point now);
+
   std::mutex mutex_;
-  std::unordered_set<std::string> known_;
-  std::deque<std::pair<SteadyClock::time_point, std::string>> by_age_;
+  ClientCounts accounts_{{.each_max = account_max, .clients_max = 0}};
+  std::set<wire::Nonce> known_;
+  std::deque<Used> by_age_;
 };
 
 }  // namespace verbena::native

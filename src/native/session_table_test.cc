@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "native/session_stream.h"
 
 namespace verbena::native {
@@ -159,10 +161,42 @@ TEST(SessionTable, ForgetsTheIdleAndTheNeverUsed) {
 TEST(NonceMemory, RemembersForAsLongAsASignatureIsGood) {
   NonceMemory memory;
   const auto now = SteadyClock::now();
+  const wire::Nonce nonce{};
+  EXPECT_TRUE(memory.take(nonce, {}, now));
+  EXPECT_EQ(memory.take(nonce, {}, now + std::chrono::minutes(30)).error(), Errc::access_denied);
+  EXPECT_TRUE(memory.take(nonce, {}, now + std::chrono::minutes(32)));
+}
+
+wire::Nonce numbered(uint64_t number) {
   wire::Nonce nonce{};
-  EXPECT_TRUE(memory.fresh(nonce, now));
-  EXPECT_FALSE(memory.fresh(nonce, now + std::chrono::minutes(30)));
-  EXPECT_TRUE(memory.fresh(nonce, now + std::chrono::minutes(32)));
+  std::memcpy(nonce.data(), &number, sizeof number);
+  return nonce;
+}
+
+// 65,536 signed requests of any tenant made it forget all others': a captured request could be replayed.
+TEST(NonceMemory, OfOneAccountKeepsThoseOfOthersAndRefusesInsteadOfForgetting) {
+  NonceMemory memory;
+  const auto now = SteadyClock::now();
+  const auto victim = session_of("victim", "")->identity, flood = session_of("flood", "")->identity;
+  const auto root = session_of("root", "", true)->identity;
+  uint64_t number = 0;
+  const wire::Nonce captured = numbered(++number);
+  ASSERT_TRUE(memory.take(captured, victim, now));
+  for (size_t i = 0; i < NonceMemory::account_max; ++i) ASSERT_TRUE(memory.take(numbered(++number), flood, now)) << i;
+  EXPECT_EQ(memory.take(numbered(++number), flood, now).error(), Errc::slow_down);
+  EXPECT_EQ(memory.take(captured, victim, now).error(), Errc::access_denied);
+  EXPECT_TRUE(memory.take(numbered(++number), victim, now));
+  // Four accounts together: the superuser's part is left.
+  size_t taken = NonceMemory::account_max + 2;
+  for (size_t i = 0; taken < NonceMemory::size_max - NonceMemory::reserved; ++i, ++taken) {
+    const auto& who = session_of("account " + std::to_string(i % 16), "")->identity;
+    ASSERT_TRUE(memory.take(numbered(++number), who, now)) << i;
+  }
+  EXPECT_EQ(memory.take(numbered(++number), victim, now).error(), Errc::slow_down);
+  EXPECT_EQ(memory.take(captured, victim, now).error(), Errc::access_denied);
+  EXPECT_TRUE(memory.take(numbered(++number), root, now));
+  const auto later = now + NonceMemory::keep_for + seconds(1);
+  EXPECT_TRUE(memory.take(numbered(++number), flood, later)) << "each gets its places back";
 }
 
 TEST(StreamMap, FindsEachOfManyAndForgetsTheDropped) {

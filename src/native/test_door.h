@@ -34,11 +34,13 @@ class FakePort final : public fabric::Port {
   std::string address() const override { return "fake"; }
   Result<fabric::PeerId> add_peer(std::string_view) override { return ++peers; }
   bool admit(fabric::PeerId peer, uint64_t session) override {
+    admitted.push_back(peer);
     const auto known = session_of.find(peer);
     return known == session_of.end() || known->second == session;
   }
   void remove_peer(fabric::PeerId peer) override { removed.push_back(peer); }
   Result<void> send(fabric::PeerId peer, Bytes message) override {
+    ++attempts;
     if (full) return fail(Errc::would_block);
     sent.push_back({peer, {message.begin(), message.end()}});
     return {};
@@ -57,8 +59,9 @@ class FakePort final : public fabric::Port {
   OnGone gone;
   std::function<std::unique_ptr<fabric::Window>()> make_window;
   bool full = false;
+  size_t attempts = 0;  // to send
   fabric::PeerId peers = 100;
-  std::vector<fabric::PeerId> removed;
+  std::vector<fabric::PeerId> admitted, removed;
   std::deque<std::pair<fabric::PeerId, std::vector<std::byte>>> sent;
 };
 

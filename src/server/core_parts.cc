@@ -136,14 +136,17 @@ std::expected<void, std::string> open_tcp(CoreParts& parts, const Config::Rdma& 
 }
 
 std::expected<void, std::string> open_local(CoreParts& parts, const Config& config, const FabricChoice& choice,
-                                            const std::filesystem::path& directory) {
+                                            const FabricPlaces& places) {
   if (!choice.local) return {};
   const Config::Rdma& rdma = config.rdma;
-  const auto prefix = rdma.local_socket.empty() ? (directory / "sockets/local.sock").string() : rdma.local_socket;
+  const auto prefix =
+      rdma.local_socket.empty() ? (places.directory / "sockets/local.sock").string() : rdma.local_socket;
   if (auto made = make_socket_directory(prefix, rdma.local_socket.empty()); !made) return made;
   parts.local_socket = prefix + "." + std::to_string(parts.core->index());
   fabric::local::Options options;
-  if (rdma.sessions_max) options.peers_max = *rdma.sessions_max;  // a session has a link to each core
+  // A session has a link to each core. Of more sessions than there are mappings for, the rest use another fabric.
+  options.peers_max = std::max<size_t>(fabric::local::links_max() / std::max(places.cores, 1u), 1);
+  if (rdma.sessions_max) options.peers_max = std::min<size_t>(options.peers_max, *rdma.sessions_max);
   options.admission_timeout = local_admission_timeout;
   options.takes_descriptors = config.gpudirect.enabled;
   auto opened = fabric::local::listen(*parts.core, parts.local_socket, options);
@@ -165,7 +168,7 @@ std::expected<void, std::string> open_fabrics(CoreParts& parts, memory::Arena& a
   const auto choice = choose_fabrics(config);
   if (auto opened = open_devices(parts, arena, config, choice); !opened) return opened;
   if (auto opened = open_tcp(parts, config.rdma, choice, places.arrivals_max); !opened) return opened;
-  return open_local(parts, config, choice, places.directory);
+  return open_local(parts, config, choice, places);
 }
 
 }  // namespace verbena::server

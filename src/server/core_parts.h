@@ -84,6 +84,7 @@ FabricChoice choose_fabrics(const Config& config);
 struct FabricPlaces {
   std::filesystem::path directory;  // of the same-host sockets, if the configuration names none
   size_t arrivals_max = 512;        // of a native tcp port
+  unsigned cores = 1;               // of the server
 };
 
 // Opens the fabrics of one core, before it runs. The error names the provider and the key at fault.

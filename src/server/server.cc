@@ -97,7 +97,7 @@ std::expected<void, std::string> Server::State::open_transports() {
       if (auto opened = open_ring(parts, *arena, config.disk_io); !opened) return opened;
     }
     if (config.rdma.enabled) {
-      const FabricPlaces places{socket_folder(), descriptors.arrivals};
+      const FabricPlaces places{socket_folder(), descriptors.arrivals, static_cast<unsigned>(cores.size())};
       if (auto opened = open_fabrics(parts, *arena, config, places); !opened) return opened;
     }
   }

@@ -42,32 +42,26 @@ Result<std::shared_ptr<ClientMemory>> ClientMemory::map(Fd fd, uint64_t size, co
     dispose(std::move(fd));
     return std::unexpected(checked.error());
   }
-  if (!budgets.peer_count->take(1)) return fail(Errc::slow_down, "local: too many shared memfds");
-  if (!budgets.peer_bytes->take(size)) {
-    budgets.peer_count->give(1);
-    return fail(Errc::slow_down, "local: too much shared memory of one client");
+  const Share shares[] = {{budgets.peer_count, 1, "local: too many shared memfds"},
+                          {budgets.peer_bytes, size, "local: too much shared memory of one client"},
+                          {budgets.port_bytes, size, "local: too much shared memory of all clients"},
+                          {budgets.user_mappings, 1, "local: too many mappings of one user"},
+                          {mapping_shares().all(), 1, "local: too many mappings of all clients"}};
+  auto taken = take_all(shares);
+  if (!taken) {
+    dispose(std::move(fd));  // its pages may be freed with it
+    return std::unexpected(taken.error());
   }
-  if (!budgets.port_bytes->take(size)) {
-    budgets.peer_bytes->give(size);
-    budgets.peer_count->give(1);
-    return fail(Errc::slow_down, "local: too much shared memory of all clients");
-  }
-  std::shared_ptr<ClientMemory> memory(new ClientMemory(budgets, size));  // from here on, it gives the budgets back
   // Populated here, off the core's thread, so that no request pays for page faults.
   void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
   if (base == MAP_FAILED) {
     return fail(errno == EPERM ? Errc::invalid_argument : Errc::out_of_memory, "local: map shared memfd", errno);
   }
-  memory->mapping_ = Mapping(base, size);
+  std::shared_ptr<ClientMemory> memory(new ClientMemory(Mapping(base, size), std::move(*taken)));
   ::madvise(base, size, MADV_DONTDUMP);  // the client's bytes must not be in the server's core file
   return memory;
 }
 
-ClientMemory::~ClientMemory() {
-  dispose(std::move(mapping_));
-  budgets_.port_bytes->give(counted_);
-  budgets_.peer_bytes->give(counted_);
-  budgets_.peer_count->give(1);
-}
+ClientMemory::~ClientMemory() { dispose(std::move(mapping_), std::move(taken_), std::move(on_unmapped_)); }
 
 }  // namespace verbena::fabric::local

@@ -1,39 +1,22 @@
 // Memory that a client shares with the server, on the server's side: checked, counted and mapped.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "base/result.h"
 #include "fabric/local/fd.h"
+#include "fabric/local/shares.h"
 
 namespace verbena::fabric::local {
-
-// A bounded resource that several threads take from.
-class Budget {
- public:
-  explicit Budget(uint64_t limit) : limit_(limit) {}
-  bool take(uint64_t amount) {
-    uint64_t used = used_.load(std::memory_order_relaxed);
-    do {
-      if (amount > limit_ - used) return false;
-    } while (!used_.compare_exchange_weak(used, used + amount, std::memory_order_relaxed));
-    return true;
-  }
-  void give(uint64_t amount) { used_.fetch_sub(amount, std::memory_order_relaxed); }
-  uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-
- private:
-  const uint64_t limit_;
-  std::atomic<uint64_t> used_{0};
-};
 
 // Limits of mapped memory. A piece counts until it is unmapped, which is after the last operation on it.
 struct MemoryBudgets {
   std::shared_ptr<Budget> port_bytes;
   std::shared_ptr<Budget> peer_bytes;
   std::shared_ptr<Budget> peer_count;
+  std::shared_ptr<Budget> user_mappings;
 };
 
 class ClientMemory {
@@ -45,17 +28,23 @@ class ClientMemory {
   // invalid_argument: an unsuitable descriptor; slow_down: past a budget; out_of_memory.
   static Result<std::shared_ptr<ClientMemory>> map(Fd fd, uint64_t size, const MemoryBudgets& budgets);
 
+  // Unmapped later, by the disposer's thread.
   ~ClientMemory();
   ClientMemory(const ClientMemory&) = delete;
+
+  // Called once it is unmapped and does not count any more, on the disposer's thread. Set before the last reference
+  // is dropped.
+  void on_unmapped(std::function<void()> call) { on_unmapped_ = std::move(call); }
 
   std::byte* data() const { return mapping_.data(); }
   uint64_t size() const { return mapping_.size(); }
 
  private:
-  ClientMemory(const MemoryBudgets& budgets, uint64_t size) : budgets_(budgets), counted_(size) {}
+  ClientMemory(Mapping mapping, std::shared_ptr<const void> taken)
+      : taken_(std::move(taken)), mapping_(std::move(mapping)) {}
 
-  MemoryBudgets budgets_;
-  uint64_t counted_;
+  std::shared_ptr<const void> taken_;  // of the budgets
+  std::function<void()> on_unmapped_;
   Mapping mapping_;
 };
 

@@ -9,37 +9,51 @@ namespace verbena::fabric::local {
 
 namespace {
 
-// The members are destroyed from the last to the first.
 struct Item {
-  std::shared_ptr<const void> counted;
-  std::vector<Fd> counted_ones;
-  Fd fd;
+  std::vector<Fd> descriptors;
   Mapping mapping;
+  std::shared_ptr<const void> counted;
+  std::function<void()> done;
+  bool uncounted = false;
+
+  void end() {
+    descriptors.clear();
+    mapping = Mapping();
+    counted.reset();
+    if (done) done();
+  }
 };
 
 class Disposer {
  public:
-  // Never destroyed: its thread may be blocked in close() for as long as a hostile client likes, also at exit.
-  static Disposer& instance() {
+  // Never destroyed: their threads may be blocked in close() for as long as a hostile client likes, also at exit.
+  static Disposer& of_descriptors() {
+    static Disposer* const disposer = new Disposer;
+    return *disposer;
+  }
+  static Disposer& of_mappings() {
     static Disposer* const disposer = new Disposer;
     return *disposer;
   }
 
   void add(Item item) {
-    {
-      std::lock_guard lock(mutex_);
-      const bool counted = item.counted != nullptr;
-      if (counted || others_ < others_max) {
-        others_ += counted ? 0 : 1;
-        items_.push_back(std::move(item));
-        condition_.notify_one();
-      }
-    }
-    // When the queue was full, `item` was not moved from and closes here.
+    const std::lock_guard lock(mutex_);
+    items_.push_back(std::move(item));
+    condition_.notify_one();
+  }
+  // False: full. The item is left as it is.
+  bool add_uncounted(Item& item) {
+    const std::lock_guard lock(mutex_);
+    if (uncounted_ == uncounted_max) return false;
+    ++uncounted_;
+    item.uncounted = true;
+    items_.push_back(std::move(item));
+    condition_.notify_one();
+    return true;
   }
 
  private:
-  static constexpr size_t others_max = 512;
+  static constexpr size_t uncounted_max = 512;
 
   Disposer() { std::thread(&Disposer::run, this).detach(); }
 
@@ -49,28 +63,40 @@ class Disposer {
       condition_.wait(lock, [this] { return !items_.empty(); });
       Item item = std::move(items_.front());
       items_.pop_front();
-      others_ -= item.counted == nullptr ? 1 : 0;
+      uncounted_ -= item.uncounted ? 1 : 0;
       lock.unlock();
+      item.end();
     }
   }
 
   std::mutex mutex_;
   std::condition_variable condition_;
   std::deque<Item> items_;
-  size_t others_ = 0;  // of them, those that are not counted elsewhere
+  size_t uncounted_ = 0;
 };
+
+std::vector<Fd> list_of(Fd fd) {
+  std::vector<Fd> one;
+  one.push_back(std::move(fd));
+  return one;
+}
 
 }  // namespace
 
 void dispose(Fd fd) {
-  if (fd) Disposer::instance().add({.counted = {}, .counted_ones = {}, .fd = std::move(fd), .mapping = {}});
+  if (!fd) return;
+  Item item{.descriptors = list_of(std::move(fd)), .mapping = {}, .counted = {}, .done = {}};
+  if (!Disposer::of_descriptors().add_uncounted(item)) item.end();
 }
-void dispose(Mapping mapping) {
-  if (mapping) Disposer::instance().add({.counted = {}, .counted_ones = {}, .fd = {}, .mapping = std::move(mapping)});
+
+void dispose(std::vector<Fd> descriptors, std::shared_ptr<const void> counted) {
+  Disposer::of_descriptors().add(
+      {.descriptors = std::move(descriptors), .mapping = {}, .counted = std::move(counted), .done = {}});
 }
-void dispose(std::vector<Fd> counted_ones, std::shared_ptr<const void> counted) {
-  Disposer::instance().add(
-      {.counted = std::move(counted), .counted_ones = std::move(counted_ones), .fd = {}, .mapping = {}});
+
+void dispose(Mapping mapping, std::shared_ptr<const void> counted, std::function<void()> done) {
+  Disposer::of_mappings().add(
+      {.descriptors = {}, .mapping = std::move(mapping), .counted = std::move(counted), .done = std::move(done)});
 }
 
 }  // namespace verbena::fabric::local

@@ -1,8 +1,10 @@
-// Closes descriptors and unmaps memory that came from clients, on a thread of its own. close() of a foreign descriptor
+// Closes descriptors and unmaps memory that came from clients, on threads of its own. close() of a foreign descriptor
 // can block (a FUSE file's flush, a TCP socket that lingers, and a Unix socket with either of them unread in its
 // queue), and unmapping gigabytes takes milliseconds: neither may happen on a core's thread or delay the listener.
+// Descriptors and mappings have a thread each, so that a close() that blocks does not keep memory mapped.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -10,11 +12,13 @@
 
 namespace verbena::fabric::local {
 
-// From any thread, without blocking. With very many already queued the caller does the work itself: descriptors must
-// not pile up without bound.
+// For the listener's thread alone. With very many already queued the caller closes it itself: descriptors must not pile
+// up without bound.
 void dispose(Fd fd);
-void dispose(Mapping mapping);
-// Never by the caller: the count bounds them. `counted` ends when all are closed.
-void dispose(std::vector<Fd> counted_ones, std::shared_ptr<const void> counted);
+
+// From any thread, without blocking; never closed or unmapped by the caller. `counted`, which bounds how many there
+// are, is dropped when all are closed or unmapped. Then `done`, if there is one, is called on the disposer's thread.
+void dispose(std::vector<Fd> descriptors, std::shared_ptr<const void> counted);
+void dispose(Mapping mapping, std::shared_ptr<const void> counted, std::function<void()> done);
 
 }  // namespace verbena::fabric::local

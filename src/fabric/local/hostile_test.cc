@@ -9,6 +9,7 @@
 
 #include "base/log_limit.h"
 #include "base/log_ring.h"
+#include "fabric/local/shares.h"
 #include "fabric/local/test_support.h"
 
 namespace verbena::fabric::local {
@@ -150,6 +151,7 @@ TEST_F(HostileTest, MemoryThatIsNotSafeToMapIsRefused) {
   Server server(path_, {.client_memory_count_max = 3, .client_memory_size_max = 1 * MiB});
   good_client_is_served();
   RawClient raw = RawClient::join(path_);
+  admit(server, raw);
   const auto share = [&](const Fd& fd, uint64_t size) { return raw.share(fd.get(), size); };
 
   EXPECT_EQ(share(shared_memfd(8192, 0), 8192), Errc::invalid_argument);
@@ -173,6 +175,49 @@ TEST_F(HostileTest, MemoryThatIsNotSafeToMapIsRefused) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(share(shared_memfd(8192, good_seals), 8192), Errc::ok);
   EXPECT_EQ(share(shared_memfd(8192, good_seals), 8192), Errc::slow_down);  // over the client's count
   good_client_is_served();
+}
+
+// 950 links with 64 mappings each were all that the kernel lets the server have: then no allocation succeeded any more.
+TEST_F(HostileTest, WhoIsNotAdmittedMapsNothingAndIsDroppedWhenItGoesOn) {
+  Server server(path_, {.admission_timeout = std::chrono::hours(1)});
+  RawClient stranger = RawClient::join(path_);
+  const Fd memory = shared_memfd(4096, good_seals);
+  const size_t before = mappings_of("memfd:test");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(stranger.share(memory.get(), 4096), Errc::access_denied);
+  EXPECT_EQ(mappings_of("memfd:test"), before);
+  EXPECT_EQ(stranger.share(memory.get(), 4096), Errc::closed);
+  RawClient known = RawClient::join(path_);
+  admit(server, known);
+  EXPECT_EQ(known.share(memory.get(), 4096), Errc::ok);
+}
+
+TEST_F(HostileTest, AllThatClientsMapCountsForTheirUserAndTheProcess) {
+  Server server(path_);
+  const auto of_user = mapping_shares().of_user(::getuid());
+  const auto falls_to = [&](uint64_t count) {
+    for (const auto deadline = soon(); of_user->used() > count && SteadyClock::now() < deadline;)
+      std::this_thread::yield();
+    return of_user->used() <= count;
+  };
+  ASSERT_TRUE(falls_to(0)) << "of an earlier test";
+  RawClient raw = RawClient::join(path_);
+  EXPECT_EQ(of_user->used(), SharedRegion::mappings);
+  const Fd memory = shared_memfd(4096, good_seals);
+  EXPECT_EQ(raw.share(memory.get(), 4096), Errc::ok);
+  EXPECT_EQ(of_user->used(), SharedRegion::mappings + 1);
+  EXPECT_EQ(mapping_shares().all()->used(), SharedRegion::mappings + 1);
+
+  const uint64_t left = of_user->limit() - of_user->used();
+  ASSERT_TRUE(of_user->take(left));
+  EXPECT_EQ(raw.share(memory.get(), 4096), Errc::slow_down);
+  EXPECT_EQ(connect(path_).error(), Errc::slow_down);
+  of_user->give(left);
+  EXPECT_EQ(raw.share(memory.get(), 4096), Errc::ok);
+  EXPECT_TRUE(must_connect(path_));
+  raw = RawClient();
+  good_client_is_served();
+  good_.reset();
+  EXPECT_TRUE(falls_to(0));
 }
 
 TEST_F(HostileTest, AllClientsTogetherMapNoMoreThanThePortsLimit) {

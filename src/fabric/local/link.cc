@@ -256,8 +256,23 @@ Result<void> LocalLink::drain_socket(uint32_t request, ControlMessage* reply) {
     if (!packet && packet.error() == Errc::would_block) return {};
     if (!packet) return std::unexpected(packet.error());
     VB_ASSIGN(const ControlMessage message, parse_control(packet->bytes, packet->descriptors.size()));
-    if (message.type == ControlType::shared && reply != nullptr && message.request == request) *reply = message;
+    if (message.type != ControlType::shared) continue;
+    if (reply != nullptr && message.request == request) {
+      *reply = message;
+    } else {
+      take_late(message);
+    }
   }
+}
+
+// The answer to a share that came too late for its caller: the next one finds the slab shared, or it is withdrawn.
+void LocalLink::take_late(const ControlMessage& reply) {
+  const auto found = std::ranges::find_if(late_, [&](const auto& one) { return one.second.request == reply.request; });
+  if (found == late_.end()) return;
+  if (reply.status == 0) {
+    shared_.emplace(found->first, SharedSlab{found->second.slab, static_cast<uint32_t>(reply.a)});
+  }
+  late_.erase(found);
 }
 
 // --- Memory ----------------------------------------------------------------------------------------------------------
@@ -291,10 +306,19 @@ Result<uint32_t> LocalLink::hand_over(std::span<const int> descriptors) {
 
 // The server's key for a slab; shares the slab at its first use.
 Result<uint32_t> LocalLink::share(const std::shared_ptr<Slab>& slab) {
-  if (const auto found = shared_.find(slab->id()); found != shared_.end()) return found->second.key;
+  const auto known = [&] { return shared_.find(slab->id()); };
+  if (known() != shared_.end()) return known()->second.key;
   withdraw_freed();
+  if (known() != shared_.end()) return known()->second.key;  // by an answer that came late
   const int descriptors[] = {slab->memfd()};
-  VB_ASSIGN(const ControlMessage reply, ask({.type = ControlType::share, .a = slab->size()}, descriptors));
+  // It has been shared once already if the server has not answered yet.
+  const auto before = late_.extract(slab->id());
+  const auto answered = before.empty() ? ask({.type = ControlType::share, .a = slab->size()}, descriptors)
+                                       : await(before.mapped().request);
+  if (!answered && answered.error() == Errc::timed_out) {
+    late_.emplace(slab->id(), LateSlab{slab, before.empty() ? request_next_ - 1 : before.mapped().request});
+  }
+  VB_ASSIGN(const ControlMessage reply, answered);
   if (reply.status != 0) return fail(static_cast<Errc>(reply.status), "local: the server refused shared memory");
   shared_.emplace(slab->id(), SharedSlab{slab, static_cast<uint32_t>(reply.a)});
   return static_cast<uint32_t>(reply.a);
@@ -316,21 +340,25 @@ void LocalLink::withdraw_freed() {
 // One request and its reply on the socket.
 Result<ControlMessage> LocalLink::ask(ControlMessage request, std::span<const int> descriptors) {
   if (closed_) return fail(Errc::closed, "local: the server is gone");
+  // Unneeded wake-ups may have filled the socket, and the server disconnects a client that has no room for its reply.
+  if (auto drained = drain_socket(0, nullptr); !drained) {
+    closed_ = true;
+    return std::unexpected(drained.error());
+  }
   request.request = request_next_++;
+  VB_TRY(send_control(lending_->socket(), request, descriptors));
+  return await(request.request);
+}
+
+Result<ControlMessage> LocalLink::await(uint32_t request) {
   const Deadline deadline = deadline_in(reply_timeout_);
   ControlMessage reply;
-  // Drain before sending, too: unneeded wake-ups may have filled the socket, and the server disconnects a client that
-  // has no room for its reply.
-  for (bool sent = false; reply.type != ControlType::shared; sent = true) {
-    if (auto drained = drain_socket(request.request, &reply); !drained) {
+  for (;;) {
+    if (auto drained = drain_socket(request, &reply); !drained) {
       closed_ = true;
       return std::unexpected(drained.error());
     }
     if (reply.type == ControlType::shared) break;
-    if (!sent) {
-      VB_TRY(send_control(lending_->socket(), request, descriptors));
-      continue;
-    }
     pollfd fds[] = {{lending_->socket(), POLLIN, 0}};
     if (!wait_readable(fds, deadline) && SteadyClock::now() >= deadline) {
       return fail(Errc::timed_out, "local: no answer on the socket");

@@ -76,7 +76,9 @@ class LocalLink final : public Link, public DeviceLink {
   bool spin(Deadline deadline) const;
   void sleep(Deadline deadline);
   Result<void> drain_socket(uint32_t request, ControlMessage* reply);
+  void take_late(const ControlMessage& reply);
   Result<ControlMessage> ask(ControlMessage request, std::span<const int> descriptors = {});
+  Result<ControlMessage> await(uint32_t request);
   Result<uint32_t> share(const std::shared_ptr<Slab>& slab);
   void withdraw_freed();
 
@@ -91,6 +93,12 @@ class LocalLink final : public Link, public DeviceLink {
   Consumer replies_;
   std::shared_ptr<Pool> pool_;
   std::map<uint64_t, SharedSlab> shared_;  // by slab id
+  // Slabs whose share was not answered in time, by slab id: each has a place at the server, unless it was refused.
+  struct LateSlab {
+    std::weak_ptr<Slab> slab;
+    uint32_t request;
+  };
+  std::map<uint64_t, LateSlab> late_;
   uint32_t request_next_ = 1;
   size_t blocked_size_ = 0;  // of the message that found the ring full; 0: none
   size_t idle_polls_ = 0;

@@ -30,8 +30,8 @@ struct Options {
   size_t message_size_max = 128 * KiB;
   size_t ring_size = 1 * MiB;
   size_t peers_max = 256;
-  // A peer that is not admitted (Port::admit()) within this is disconnected; 0: never. At peers_max the oldest
-  // unadmitted peer makes room earlier.
+  // A peer that is not admitted (Port::admit()) within this is disconnected, and may share no memory before; 0: it
+  // needs no admission. At peers_max the oldest unadmitted peer makes room earlier.
   std::chrono::milliseconds admission_timeout{0};
   size_t handshakes_max = 64;  // connections without a hello yet; the oldest makes room
   size_t client_memory_count_max = 64;
@@ -51,6 +51,10 @@ struct Options {
 
 // A pool of sealed memfds for Options::pool. Thread-safe.
 std::shared_ptr<Pool> make_pool();
+
+// The number of links for which the process has memory mappings (vm.max_map_count), if each shares one memfd: of all
+// its ports together. Links beyond the mappings are refused (slow_down), whatever peers_max is.
+size_t links_max();
 
 // Server: listens on `socket_path`. A socket file without a listener is replaced; any other file there is an error.
 // Called before the core runs or on its thread; the port is destroyed likewise. Linux 5.8 or newer.

@@ -57,6 +57,8 @@ Result<std::unique_ptr<LocalListener>> LocalListener::open(Core& core, const std
                                                            std::weak_ptr<void> alive) {
   std::unique_ptr<LocalListener> listener(new LocalListener(core, options, events, std::move(alive)));
   listener->memory_bytes_ = std::make_shared<Budget>(options.memory_size_max);
+  // Those of clients that have left take a moment to be closed.
+  listener->sockets_ = std::make_shared<Budget>(options.peers_max + 2 * options.handshakes_max);
   listener->epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
   listener->wakeup_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!listener->epoll_ || !listener->wakeup_) return fail(Errc::io_error, "local: epoll", errno);
@@ -104,9 +106,9 @@ void LocalListener::admit(PeerId peer) {
 void LocalListener::run() {
   while (!stopping_.load()) {
     epoll_event events[64];
-    // With handshakes in progress, check for slow ones now and then.
+    // With handshakes in progress, check for slow ones now and then; likewise for room for more sockets.
     const bool deadlines = waiting_ != 0 && options_.admission_timeout.count() != 0;
-    const int timeout_ms = handshakes() != 0 ? 50 : deadlines ? 500 : -1;
+    const int timeout_ms = handshakes() != 0 || !accepting_ ? 50 : deadlines ? 500 : -1;
     const int count = ::epoll_wait(epoll_.get(), events, 64, timeout_ms);
     for (int i = 0; i < count; ++i) {
       const int fd = events[i].data.fd;
@@ -122,6 +124,7 @@ void LocalListener::run() {
     note_admitted();
     close_dropped();
     close_slow_ones();
+    if (!accepting_) accept_again();
   }
 }
 
@@ -129,6 +132,13 @@ size_t LocalListener::handshakes() const { return connections_.size() - descript
 
 void LocalListener::accept_all() {
   for (int taken = 0; taken < 64; ++taken) {
+    const Share one[] = {{sockets_, 1, "local: too many sockets"}};
+    auto place = take_all(one);
+    if (!place) {
+      accepting_ = false;
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listening_.get(), nullptr);
+      return;
+    }
     Fd accepted(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!accepted) {
       // Out of descriptors: the listener stays readable, so do not spin on it.
@@ -148,12 +158,18 @@ void LocalListener::accept_all() {
     }
     const int fd = accepted.get();
     Connection connection;
-    connection.socket = std::make_shared<Socket>(std::move(accepted));
+    connection.socket = std::make_shared<Socket>(std::move(accepted), std::move(*place));
     connection.deadline = deadline_in(options_.handshake_timeout);
     connections_.insert_or_assign(fd, std::move(connection));
     new_.insert(fd);
     watch(epoll_.get(), fd);
   }
+}
+
+void LocalListener::accept_again() {
+  if (sockets_->used() == sockets_->limit()) return;
+  accepting_ = true;
+  watch(epoll_.get(), listening_.get());
 }
 
 // One packet per turn: a client that sends many does not delay the others.
@@ -238,7 +254,9 @@ bool LocalListener::welcome(Connection& connection) {
     refuse(connection, Errc::slow_down);
     return false;
   }
-  auto region = SharedRegion::create(options_.ring_size, options_.message_size_max);
+  const ucred credentials = credentials_of(connection.socket->get());
+  const auto mappings_of_user = mapping_shares().of_user(credentials.uid);
+  auto region = make_region(mappings_of_user);
   Fd doorbell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!region || !doorbell) {
     static log::Limit limit;
@@ -250,9 +268,8 @@ bool LocalListener::welcome(Connection& connection) {
   connection.deadline = deadline_in(options_.admission_timeout);
   ++waiting_;
   connection.budgets = {memory_bytes_, std::make_shared<Budget>(options_.client_memory_size_max),
-                        std::make_shared<Budget>(options_.client_memory_count_max)};
+                        std::make_shared<Budget>(options_.client_memory_count_max), mappings_of_user};
   descriptors_.emplace(connection.peer, connection.socket->get());
-  const ucred credentials = credentials_of(connection.socket->get());
   connection.parcel_budgets = Parcel::budgets_for(credentials.uid);
   log_joined(connection.peer, credentials);
   Counters::get().peers.add();
@@ -263,11 +280,33 @@ bool LocalListener::welcome(Connection& connection) {
   return true;
 }
 
+Result<SharedRegion> LocalListener::make_region(const std::shared_ptr<Budget>& mappings_of_user) const {
+  const Share shares[] = {{mappings_of_user, SharedRegion::mappings, "local: too many mappings of one user"},
+                          {mapping_shares().all(), SharedRegion::mappings, "local: too many mappings of all clients"}};
+  VB_ASSIGN(auto taken, take_all(shares));
+  VB_ASSIGN(SharedRegion region, SharedRegion::create(options_.ring_size, options_.message_size_max));
+  region.count(std::move(taken));
+  return region;
+}
+
+size_t links_max() { return mapping_shares().all()->limit() / (SharedRegion::mappings + 1); }
+
 bool LocalListener::share(Connection& connection, const ControlMessage& message, Fd fd) {
   ControlMessage reply{.type = ControlType::shared, .request = message.request};
   if (connection.key_next >= device_key_first) return false;  // a million keys in one connection: it can reconnect
+  note_admitted();                                            // perhaps a moment ago
+  if (options_.admission_timeout.count() != 0 && !connection.admitted) {
+    dispose(std::move(fd));
+    const Error why{.code = Errc::access_denied, .sys = 0, .context = "local: memory before admission"};
+    return refuse_descriptors(connection, reply, why);
+  }
   auto memory = ClientMemory::map(std::move(fd), message.a, connection.budgets);
+  // What is no memfd of the right kind comes from no honest client; that there is no room may happen to any.
+  if (!memory && memory.error() == Errc::invalid_argument) {
+    return refuse_descriptors(connection, reply, memory.error());
+  }
   if (!memory) return refuse_memory(connection, reply, memory.error());
+  connection.refused = 0;
   const uint32_t key = connection.key_next++;
   connection.keys.push_back(key);
   reply.a = key;
@@ -298,7 +337,7 @@ bool LocalListener::hand_over(Connection& connection, const ControlMessage& mess
   }
   auto parcel = Parcel::keep(std::move(descriptors), connection.parcel_budgets);
   if (!parcel) return refuse_descriptors(connection, reply, parcel.error());
-  connection.parcels_refused = 0;
+  connection.refused = 0;
   const uint32_t number = connection.parcel_next++;
   reply.a = number;
   post([events = events_, peer = connection.peer, number, parcel = std::move(*parcel), reply]() mutable {
@@ -310,10 +349,10 @@ bool LocalListener::hand_over(Connection& connection, const ControlMessage& mess
 // Those that are refused are closed uncounted: a client does not go on and on with them.
 bool LocalListener::refuse_descriptors(Connection& connection, const ControlMessage& reply, const Error& why) {
   const unsigned most = connection.admitted ? 64 : 4;
-  if (++connection.parcels_refused > most) {
+  if (++connection.refused > most) {
     Counters::get().violations.add();
     static log::Limit limit;
-    limit.warn("local: client hands over too many descriptors peer={}", connection.peer);
+    limit.warn("local: client sends too many descriptors that are refused peer={}", connection.peer);
     return false;
   }
   return refuse_memory(connection, reply, why);

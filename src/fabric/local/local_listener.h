@@ -27,12 +27,15 @@ namespace verbena::fabric::local {
 // block).
 class Socket {
  public:
-  explicit Socket(Fd fd) : fd_(std::move(fd)) {}
-  ~Socket() { dispose(std::move(fd_)); }
-  int get() const { return fd_.get(); }
+  // `counted`: its place among the port's sockets, until it is closed.
+  Socket(Fd fd, std::shared_ptr<const void> counted) : counted_(std::move(counted)) { fds_.push_back(std::move(fd)); }
+  ~Socket() { dispose(std::move(fds_), std::move(counted_)); }
+  Socket(const Socket&) = delete;
+  int get() const { return fds_.front().get(); }
 
  private:
-  Fd fd_;
+  std::vector<Fd> fds_;  // one
+  std::shared_ptr<const void> counted_;
 };
 
 // Called on the core's thread, in the order of the events at the listener.
@@ -78,8 +81,8 @@ class LocalListener {
     uint32_t key_next = 0;
     Parcel::Budgets parcel_budgets = {};
     uint32_t parcel_next = 1;
-    unsigned parcels_refused = 0;  // since one was kept
-    bool refusal_logged = false;   // logged once; the rest is counted
+    unsigned refused = 0;         // descriptors, since some were kept
+    bool refusal_logged = false;  // logged once; the rest is counted
     std::vector<uint32_t> keys;
   };
 
@@ -88,9 +91,11 @@ class LocalListener {
   Result<void> bind(const std::string& path);
   void run();
   void accept_all();
+  void accept_again();
   void serve(int fd);
   bool handle(Connection& connection, Packet packet);
   bool welcome(Connection& connection);
+  Result<SharedRegion> make_region(const std::shared_ptr<Budget>& mappings_of_user) const;
   bool share(Connection& connection, const ControlMessage& message, Fd fd);
   bool withdraw(Connection& connection, const ControlMessage& message);
   bool hand_over(Connection& connection, const ControlMessage& message, std::vector<Fd> descriptors);
@@ -119,6 +124,8 @@ class LocalListener {
   Fd epoll_;
   Fd wakeup_;
   std::shared_ptr<Budget> memory_bytes_;
+  std::shared_ptr<Budget> sockets_;                  // of clients, until they are closed
+  bool accepting_ = true;                            // else too many sockets are still to be closed
   std::unordered_map<int, Connection> connections_;  // by descriptor
   std::unordered_map<PeerId, int> descriptors_;      // of clients that finished the handshake
   PeerId peer_next_ = 1;

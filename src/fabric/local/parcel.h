@@ -11,8 +11,8 @@
 
 #include "base/result.h"
 #include "fabric/device.h"
-#include "fabric/local/client_memory.h"
 #include "fabric/local/fd.h"
+#include "fabric/local/shares.h"
 
 namespace verbena::fabric::local {
 

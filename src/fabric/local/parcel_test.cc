@@ -1,14 +1,10 @@
 // Descriptors that clients hand over: used once, few at a time, and closed whatever the client does.
 #include "fabric/local/parcel.h"
 
-#include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <filesystem>
-#include <future>
 
-#include "fabric/local/disposer.h"
 #include "fabric/local/test_support.h"
 
 namespace verbena::fabric::local {
@@ -27,37 +23,12 @@ bool falls_to(size_t descriptors) {
   return open_descriptors() <= descriptors;
 }
 
-// A socket whose close() waits: it lingers, with bytes that its peer does not read.
-struct Lingering {
-  Fd socket, peer;
-  explicit Lingering(std::chrono::seconds patience) {
-    const Fd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
-    socklen_t size = sizeof address;
-    auto* const generic = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(::bind(listening.get(), generic, size), 0);
-    EXPECT_EQ(::listen(listening.get(), 1), 0);
-    EXPECT_EQ(::getsockname(listening.get(), generic, &size), 0);
-    socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(::connect(socket.get(), generic, size), 0);
-    peer = Fd(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const linger waits{.l_onoff = 1, .l_linger = static_cast<int>(patience.count())};
-    EXPECT_EQ(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &waits, sizeof waits), 0);
-    const std::vector<std::byte> bytes(1 << 16);
-    while (::send(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
-  }
-};
-
 class ParcelTest : public ::testing::Test {
  protected:
   // These tests count the process's descriptors: those that an earlier test has left are closed before. (One that was
   // still there made WhatIsNotUsedIsForgotten take them for its own, and look for its parcel before that was
   // forgotten.)
-  void SetUp() override {
-    const auto closed = std::make_shared<std::promise<void>>();
-    dispose({}, std::shared_ptr<const void>(closed.get(), [closed](const void*) { closed->set_value(); }));
-    closed->get_future().wait();
-  }
+  void SetUp() override { all_are_closed(); }
   struct Client {
     RawClient raw;
     PeerId peer = 0;
@@ -65,17 +36,12 @@ class ParcelTest : public ::testing::Test {
   // The port knows a client by its first message.
   static Client join(Server& server, const std::string& path) {
     Client client{RawClient::join(path)};
-    const size_t before = server.messages();
-    Producer(client.raw.region.to_server()).push(as_bytes("hello"), {});
-    client.raw.ring();
-    const auto deadline = soon();
-    while (server.messages() == before && SteadyClock::now() < deadline) std::this_thread::yield();
-    client.peer = server.last_peer();
+    client.peer = introduce(server, client.raw);
     return client;
   }
   static Client admitted(Server& server, const std::string& path) {
-    Client client = join(server, path);
-    server.on_core([&] { return server.port().admit(client.peer, 0); });
+    Client client{RawClient::join(path)};
+    client.peer = admit(server, client.raw);
     return client;
   }
   struct Answer {

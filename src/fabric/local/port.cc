@@ -1,5 +1,7 @@
 #include "fabric/local/port.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <bit>
 #include <boost/asio/post.hpp>
@@ -88,8 +90,12 @@ void LocalPort::memory_shared(PeerId id, uint32_t key, std::shared_ptr<ClientMem
 void LocalPort::memory_withdrawn(PeerId id, uint32_t key, const ControlMessage& reply) {
   Peer* peer = find(id);
   if (peer == nullptr) return;
-  peer->windows.erase(key);  // not counted any more when the reply is sent, so that the client can share again
-  if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
+  const auto withdrawn = peer->windows.extract(key);
+  if (withdrawn.empty()) return;
+  // Not counted any more when the reply is sent, so that the client can share again.
+  withdrawn.mapped()->on_unmapped([socket = peer->socket, reply] {
+    if (!send_control(socket->get(), reply)) ::shutdown(socket->get(), SHUT_RDWR);  // it does not read its socket
+  });
 }
 
 void LocalPort::handed_over(PeerId id, uint32_t number, std::shared_ptr<const Parcel> parcel,

@@ -212,6 +212,42 @@ TEST_F(PortTest, FreedLargePiecesDoNotUseUpTheServersLimits) {
   }
 }
 
+// Each share that was not answered in time kept its place at the server, and the next one took another.
+class LateAnswer : public PortTest, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Seen, LateAnswer, ::testing::Values(false, true),
+                         [](const auto& given) { return given.param ? "ByWait" : "ByTheNextShare"; });
+
+TEST_P(LateAnswer, IsStillTaken) {
+  Server server(path_, {.client_memory_count_max = 1});
+  auto link = connect(path_, {.handshake_timeout = std::chrono::milliseconds(300)});
+  for (const auto deadline = soon(); !link && SteadyClock::now() < deadline;)
+    link = connect(path_, {.handshake_timeout = std::chrono::milliseconds(300)});
+  ASSERT_TRUE(link);
+  auto memory = *(*link)->allocate(24 * MiB);
+  {
+    std::promise<void> begun, go_on;
+    auto held = std::async(std::launch::async, [&] {
+      return server.on_core([&] {
+        begun.set_value();
+        go_on.get_future().wait();
+        return 0;
+      });
+    });
+    begun.get_future().wait();
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ((*link)->lend(*memory, Access::server_writes).error(), Errc::timed_out);
+    }
+    go_on.set_value();
+    held.get();
+  }
+  if (GetParam()) (*link)->wait(deadline_in(std::chrono::seconds(1)));
+  const auto lends = [&] { return (*link)->lend(*memory, Access::server_writes).has_value(); };
+  EXPECT_TRUE(eventually(lends));
+  memory.reset();
+  memory = *(*link)->allocate(24 * MiB);
+  EXPECT_TRUE(eventually(lends)) << "the first one's place is free again";
+}
+
 TEST_F(PortTest, ManyClientsAtOnceEachGetTheirOwnAnswers) {
   Server server(path_);
   constexpr unsigned clients = 64;

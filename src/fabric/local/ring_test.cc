@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
+#include <cstring>
 #include <deque>
 #include <thread>
 #include <vector>
@@ -41,6 +43,18 @@ TEST(Ring, AnEmptyRingHasNothing) {
   EXPECT_EQ(ring.consumer.peek(view), Consumer::Pop::none);
   EXPECT_FALSE(ring.consumer.pending());
   EXPECT_TRUE(ring.producer.fits(message_size_max));
+}
+
+TEST(Ring, BothOfAClientTakeThreeMappings) {
+  const size_t before = testing::mappings_of("memfd:verbena-ring");
+  const auto region = SharedRegion::create(ring_size, message_size_max);
+  EXPECT_EQ(testing::mappings_of("memfd:verbena-ring") - before, SharedRegion::mappings);
+  const RingMemory one = region->to_server(), other = region->to_client();
+  std::memset(one.data, 1, ring_size);
+  std::memset(other.data, 2, ring_size);
+  EXPECT_EQ(std::count(one.data, one.data + 2 * ring_size, std::byte{1}), 2 * ptrdiff_t{ring_size});
+  EXPECT_EQ(std::count(other.data, other.data + 2 * ring_size, std::byte{2}), 2 * ptrdiff_t{ring_size});
+  EXPECT_EQ(region->permit(permits_max - 1).permit.load(), 0u);
 }
 
 TEST(Ring, AMessageInTwoPartsArrivesAsOne) {

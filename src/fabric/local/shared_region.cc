@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <array>
+
 namespace verbena::fabric::local {
 
 namespace {
@@ -15,20 +17,18 @@ static_assert(4096 + permits_max * sizeof(Permit) <= head_size);
 
 constexpr int region_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-}  // namespace
-
-Result<Mapping> map_twice(int fd, size_t offset, size_t size) {
-  // Reserve the whole range first, so that its second half cannot be taken by another mapping.
-  void* base = ::mmap(nullptr, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED) return fail(Errc::out_of_memory, "local: reserve ring", errno);
-  Mapping mapping(base, 2 * size);
-  for (size_t half : {size_t{0}, size}) {
-    void* at = ::mmap(mapping.data() + half, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-                      static_cast<off_t>(offset));
-    if (at == MAP_FAILED) return fail(Errc::out_of_memory, "local: map ring", errno);
-  }
-  return mapping;
+// Each ring twice in a row, so that no record is cut in two: head, ring, ring again, other ring, other ring again. What
+// follows in the memfd is mapped in one piece.
+struct Part {
+  size_t at, offset, size;
+};
+std::array<Part, SharedRegion::mappings> layout(size_t ring_size) {
+  return {{{0, 0, head_size + ring_size},
+           {head_size + ring_size, head_size, 2 * ring_size},
+           {head_size + 3 * ring_size, head_size + ring_size, ring_size}}};
 }
+
+}  // namespace
 
 Result<SharedRegion> SharedRegion::create(size_t ring_size, size_t message_size_max) {
   Fd memfd = make_memfd("verbena-ring");
@@ -53,16 +53,23 @@ Result<SharedRegion> SharedRegion::attach(Fd memfd, size_t ring_size, size_t mes
 }
 
 Result<SharedRegion> SharedRegion::map(Fd memfd, size_t ring_size, size_t message_size_max) {
+  // The whole range is reserved first, so that no other mapping can take a part of it.
+  const size_t size = head_size + 4 * ring_size;
+  void* base = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) return fail(Errc::out_of_memory, "local: reserve rings", errno);
   SharedRegion region;
-  void* head = ::mmap(nullptr, head_size, PROT_READ | PROT_WRITE, MAP_SHARED, memfd.get(), 0);
-  if (head == MAP_FAILED) return fail(Errc::out_of_memory, "local: map ring control", errno);
-  region.head_ = Mapping(head, head_size);
-  VB_ASSIGN(region.to_server_, map_twice(memfd.get(), head_size, ring_size));
-  VB_ASSIGN(region.to_client_, map_twice(memfd.get(), head_size + ring_size, ring_size));
+  region.mapping_ = Mapping(base, size);
+  for (const Part& part : layout(ring_size)) {
+    void* at = ::mmap(region.mapping_.data() + part.at, part.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                      memfd.get(), static_cast<off_t>(part.offset));
+    if (at == MAP_FAILED) return fail(Errc::out_of_memory, "local: map rings", errno);
+  }
   region.memfd_ = std::move(memfd);
   region.ring_size_ = ring_size;
   region.message_size_max_ = message_size_max;
   return region;
 }
+
+std::byte* SharedRegion::ring(size_t which) const { return mapping_.data() + head_size + which * 2 * ring_size_; }
 
 }  // namespace verbena::fabric::local

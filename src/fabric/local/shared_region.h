@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/result.h"
 #include "fabric/fabric.h"
@@ -65,25 +66,26 @@ class SharedRegion {
   // Client: maps the region that the server sent.
   static Result<SharedRegion> attach(Fd memfd, size_t ring_size, size_t message_size_max);
 
+  static constexpr uint64_t mappings = 3;  // that one takes of a process
+  // What it counts for: ends once it is unmapped.
+  void count(std::shared_ptr<const void> taken) { taken_ = std::move(taken); }
+
   int memfd() const { return memfd_.get(); }
   void close_memfd() { memfd_ = Fd(); }
-  Control& control() const { return *reinterpret_cast<Control*>(head_.data()); }
-  Permit& permit(size_t slot) const { return reinterpret_cast<Permit*>(head_.data() + 4096)[slot]; }
-  RingMemory to_server() const { return {&control().to_server, to_server_.data(), ring_size_, message_size_max_}; }
-  RingMemory to_client() const { return {&control().to_client, to_client_.data(), ring_size_, message_size_max_}; }
+  Control& control() const { return *reinterpret_cast<Control*>(mapping_.data()); }
+  Permit& permit(size_t slot) const { return reinterpret_cast<Permit*>(mapping_.data() + 4096)[slot]; }
+  RingMemory to_server() const { return {&control().to_server, ring(0), ring_size_, message_size_max_}; }
+  RingMemory to_client() const { return {&control().to_client, ring(1), ring_size_, message_size_max_}; }
 
  private:
   static Result<SharedRegion> map(Fd memfd, size_t ring_size, size_t message_size_max);
+  std::byte* ring(size_t which) const;
 
+  std::shared_ptr<const void> taken_;  // destroyed after the mapping
   Fd memfd_;
-  Mapping head_;
-  Mapping to_server_;
-  Mapping to_client_;
+  Mapping mapping_;
   size_t ring_size_ = 0;
   size_t message_size_max_ = 0;
 };
-
-// `size` bytes of `fd` from `offset`, mapped twice in a row.
-Result<Mapping> map_twice(int fd, size_t offset, size_t size);
 
 }  // namespace verbena::fabric::local

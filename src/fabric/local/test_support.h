@@ -3,15 +3,20 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include <filesystem>
+#include <fstream>
+#include <future>
 #include <thread>
 
 #include "base/test_core.h"
 #include "fabric/local/control.h"
 #include "fabric/local/counters.h"
+#include "fabric/local/disposer.h"
 #include "fabric/local/local.h"
 #include "fabric/local/pool.h"
 #include "fabric/local/shared_region.h"
@@ -41,6 +46,14 @@ class TemporaryDirectory {
  private:
   std::string path_;
 };
+
+// Mappings of this process whose file has this name.
+inline size_t mappings_of(std::string_view name) {
+  std::ifstream maps("/proc/self/maps");
+  size_t found = 0;
+  for (std::string line; std::getline(maps, line);) found += line.find(name) != std::string::npos ? 1 : 0;
+  return found;
+}
 
 inline Deadline soon() { return deadline_in(std::chrono::seconds(30)); }
 
@@ -175,6 +188,49 @@ struct RawClient {
     return false;
   }
 };
+
+// Lets the port hear of the client, by a message.
+inline PeerId introduce(Server& server, RawClient& raw) {
+  const size_t before = server.messages();
+  Producer(raw.region.to_server()).push(as_bytes("hello"), {});
+  raw.ring();
+  const auto deadline = soon();
+  while (server.messages() == before && SteadyClock::now() < deadline) std::this_thread::yield();
+  return server.last_peer();
+}
+inline PeerId admit(Server& server, RawClient& raw) {
+  const PeerId peer = introduce(server, raw);
+  server.on_core([&] { return server.port().admit(peer, 0); });
+  return peer;
+}
+
+// A socket whose close() waits: it lingers, with bytes that its peer does not read.
+struct Lingering {
+  Fd socket, peer;
+  explicit Lingering(std::chrono::seconds patience) {
+    const Fd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    socklen_t size = sizeof address;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listening.get(), generic, size), 0);
+    EXPECT_EQ(::listen(listening.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listening.get(), generic, &size), 0);
+    socket = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(socket.get(), generic, size), 0);
+    peer = Fd(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const linger waits{.l_onoff = 1, .l_linger = static_cast<int>(patience.count())};
+    EXPECT_EQ(::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &waits, sizeof waits), 0);
+    const std::vector<std::byte> bytes(1 << 16);
+    while (::send(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
+  }
+};
+
+// Returns when every descriptor that was disposed of is closed.
+inline void all_are_closed() {
+  const auto closed = std::make_shared<std::promise<void>>();
+  dispose({}, std::shared_ptr<const void>(closed.get(), [closed](const void*) { closed->set_value(); }));
+  closed->get_future().wait();
+}
 
 // A memfd as made by a correct client, unless other arguments are given.
 inline Fd shared_memfd(size_t size, int seals, bool backed = true, unsigned flags = 0) {

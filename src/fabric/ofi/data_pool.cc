@@ -236,11 +236,11 @@ size_t DataPool::poll() {
   if (closed_) return 0;
   size_t events = 0;
   if (transfers_ != 0) {
-    // Backwards: recycling removes the endpoint and may append one.
-    for (size_t i = endpoints_.size(); i-- > 0;) {
-      DataEndpoint& endpoint = *endpoints_[i];
-      if (endpoint.busy() && !endpoint.progress(done_, events)) recycle(endpoint, "failed");
+    std::vector<DataEndpoint*> broken;
+    for (const auto& endpoint : endpoints_) {
+      if (endpoint->busy() && !endpoint->progress(done_, events)) broken.push_back(endpoint.get());
     }
+    recycle_all(broken, "failed");
   }
   const auto now = SteadyClock::now();
   if (now >= next_scan_) scan(now);
@@ -252,24 +252,26 @@ size_t DataPool::poll() {
 
 void DataPool::scan(SteadyClock::time_point now) {
   next_scan_ = now + scan_every;
-  for (size_t i = endpoints_.size(); i-- > 0;) {
-    DataEndpoint& endpoint = *endpoints_[i];
-    if (endpoint.busy() && !endpoint.check_deadlines(now)) recycle(endpoint, "deadline");
+  std::vector<DataEndpoint*> late;
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint->busy() && !endpoint->check_deadlines(now)) late.push_back(endpoint.get());
   }
+  recycle_all(late, "deadline");
   if (waiting_ != 0) expire_waiting(now);
   if (now < next_idle_scan_) return;
   next_idle_scan_ = now + idle_scan_every;
-  for (size_t i = endpoints_.size(); i-- > 0;) {
-    DataEndpoint& endpoint = *endpoints_[i];
-    if (endpoint.busy()) continue;
+  std::vector<DataEndpoint*> idle;
+  for (const auto& endpoint : endpoints_) {
+    if (endpoint->busy()) continue;
     size_t events = 0;
     // For providers with an event queue per endpoint (rxm) this is the only way to notice that a peer is gone.
-    if (!domain_.is_tcp()) endpoint.progress(done_, events);
-    const bool unused = std::all_of(endpoint.peers().begin(), endpoint.peers().end(), [&](const auto& peer) {
-      return peer->endpoint != &endpoint || (peer->windows == 0 && now - peer->used_at > options_.idle_peer_keep);
+    if (!domain_.is_tcp()) endpoint->progress(done_, events);
+    const bool unused = std::ranges::all_of(endpoint->peers(), [&](const auto& peer) {
+      return peer->endpoint != endpoint.get() || (peer->windows == 0 && now - peer->used_at > options_.idle_peer_keep);
     });
-    if (unused) recycle(endpoint, "idle");
+    if (unused) idle.push_back(endpoint.get());
   }
+  recycle_all(idle, "idle");
 }
 
 void DataPool::take_settled(SteadyClock::time_point now) {
@@ -280,7 +282,20 @@ void DataPool::take_settled(SteadyClock::time_point now) {
   });
 }
 
-void DataPool::recycle(DataEndpoint& endpoint, const char* reason) {
+void DataPool::recycle(DataEndpoint& endpoint, const char* reason) { restart(retire(endpoint, reason)); }
+
+// All are closed before a transfer of one begins anew, which may open endpoints and close others.
+void DataPool::recycle_all(const std::vector<DataEndpoint*>& endpoints, const char* reason) {
+  std::vector<Transfer*> under_way;
+  for (DataEndpoint* const endpoint : endpoints) {
+    const auto transfers = retire(*endpoint, reason);
+    under_way.insert(under_way.end(), transfers.begin(), transfers.end());
+  }
+  restart(std::move(under_way));
+}
+
+// Closes the endpoint. Returns its transfers.
+std::vector<Transfer*> DataPool::retire(DataEndpoint& endpoint, const char* reason) {
   const auto it = std::find_if(endpoints_.begin(), endpoints_.end(),
                                [&endpoint](const auto& owned) { return owned.get() == &endpoint; });
   const std::unique_ptr<DataEndpoint> owner = std::move(*it);
@@ -293,15 +308,22 @@ void DataPool::recycle(DataEndpoint& endpoint, const char* reason) {
     peer->endpoint = nullptr;
     if (peer->windows == 0) peers_.erase(peer->key);
   }
-  restart(std::move(under_way));
+  return under_way;
 }
 
 // Transfers that caused the failure end with their error; the others start over on another endpoint (writing the same
-// bytes again, or reading into the same memory, is harmless).
+// bytes again, or reading into the same memory, is harmless). Not so writes over tcp of which something has left: those
+// bytes are in the owner's kernel and may land after the answer, unless the owner is told of a failure and cuts the
+// connection. (Devices: such a result waits until nothing can land, DataEndpoint::close().)
 void DataPool::restart(std::vector<Transfer*> transfers) {
   const auto now = SteadyClock::now();
   for (Transfer* transfer : transfers) {
     if (!transfer->outcome) {
+      done_.push_back(transfer);
+      continue;
+    }
+    if (domain_.is_tcp() && transfer->is_write && transfer->posted != 0) {
+      transfer->outcome = fail(Errc::rdma_transfer_failed, "fabric: its connection was closed for another transfer");
       done_.push_back(transfer);
       continue;
     }

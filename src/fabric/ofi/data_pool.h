@@ -51,6 +51,8 @@ class DataPool {
   DataEndpoint* room_for_one_more(Lender lender);
   bool drop_least_used(bool only_of_tokens);
   void recycle(DataEndpoint& endpoint, const char* reason);
+  void recycle_all(const std::vector<DataEndpoint*>& endpoints, const char* reason);
+  std::vector<Transfer*> retire(DataEndpoint& endpoint, const char* reason);
   void restart(std::vector<Transfer*> transfers);
   void scan(SteadyClock::time_point now);
   void take_settled(SteadyClock::time_point now);

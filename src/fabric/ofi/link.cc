@@ -114,7 +114,7 @@ Result<std::unique_ptr<OfiLink>> OfiLink::open(const Options& options, std::stri
   shape.sends = limits.sends;
   shape.completions = limits.completions;
   shape.send_deadline = options.send_deadline;
-  shape.sends_per_peer_max = limits.sends;
+  shape.sends_per_client_max = limits.sends;
   shape.peers = 4;
   if (server.empty()) shape.receives = shape.sends = 1;  // it has no peer
   VB_ASSIGN(state.memory, map_memory((shape.receives + shape.sends) * shape.message_size_max));
@@ -127,7 +127,7 @@ Result<std::unique_ptr<OfiLink>> OfiLink::open(const Options& options, std::stri
                                                    : server.size() != self->name_.size()) {
       return fail(Errc::malformed, "fabric: the server's address is not one of this provider");
     }
-    VB_ASSIGN(self->server_, state.messages->add_peer(server));
+    VB_ASSIGN(self->server_, state.messages->add_peer(server, {}));
   }
   return self;
 }

@@ -91,7 +91,7 @@ void MessageEndpoint::close() {
   peers_.reset();
 }
 
-Result<fi_addr_t> MessageEndpoint::add_peer(std::string_view name) {
+Result<fi_addr_t> MessageEndpoint::add_peer(std::string_view name, const std::string& client) {
   if (closed()) return fail(Errc::closed, "message endpoint");
   // Providers read a whole address of their own size: give them room and zeros beyond the name.
   std::array<char, 512> address{};
@@ -100,45 +100,41 @@ Result<fi_addr_t> MessageEndpoint::add_peer(std::string_view name) {
   fi_addr_t peer = FI_ADDR_UNSPEC;
   const int ret = fi_av_insert(peers_.get(), address.data(), 1, &peer, 0, nullptr);
   if (ret != 1 || peer == FI_ADDR_NOTAVAIL) return fi_fail(Errc::malformed, "fi_av_insert", ret);
+  shares_.add(peer, client);
   return peer;
 }
 
 void MessageEndpoint::remove_peer(fi_addr_t peer) {
+  shares_.remove(peer);
   if (!closed()) fi_av_remove(peers_.get(), &peer, 1, 0);
 }
 
-// `under_way`: sends in flight to the same peer. Peers that do not read leave slots for others, however many they are.
-bool MessageEndpoint::may_send(size_t under_way) const {
-  if (under_way >= shape_.sends_per_peer_max) return false;
-  return shape_.sends_per_peer_max >= shape_.sends || under_way <= free_sends_.size() / 2;
+bool MessageEndpoint::may_send(fi_addr_t peer) const {
+  const auto holder = shares_.find(peer);
+  return holder != nullptr && shares_.may_take(*holder);
 }
 
 Result<void> MessageEndpoint::send(fi_addr_t peer, Bytes first, Bytes second) {
   if (closed()) return fail(Errc::closed, "message endpoint");
   const size_t size = first.size() + second.size();
   if (size > shape_.message_size_max || size == 0) return fail(Errc::too_large, "fabric message");
-  if (free_sends_.empty()) return fail(Errc::would_block, "fabric send slots");
-  size_t& of_peer = sends_by_peer_[peer];
-  if (!may_send(of_peer)) return fail(Errc::would_block, "fabric send queue of a peer");
+  auto holder = shares_.find(peer);
+  if (holder == nullptr) return fail(Errc::closed, "fabric: no such peer");
+  if (!shares_.may_take(*holder)) return fail(Errc::would_block, "fabric send slots");
   Slot& slot = *free_sends_.back();
   std::copy(first.begin(), first.end(), slot.buffer);
   std::copy(second.begin(), second.end(), slot.buffer + first.size());
   size_t contiguous = 0;
   void* descriptor = domain_.descriptor(slot.buffer, contiguous);
   const ssize_t ret = fi_send(endpoint_.get(), slot.buffer, size, descriptor, peer, &slot.context);
-  if (ret == -FI_EAGAIN) {
-    if (of_peer == 0) sends_by_peer_.erase(peer);
-    return fail(Errc::would_block, "fi_send");
-  }
-  if (ret != 0) {
-    if (of_peer == 0) sends_by_peer_.erase(peer);
-    return fi_fail(Errc::connection_failed, "fi_send", ret);
-  }
+  if (ret == -FI_EAGAIN) return fail(Errc::would_block, "fi_send");
+  if (ret != 0) return fi_fail(Errc::connection_failed, "fi_send", ret);
   free_sends_.pop_back();
+  shares_.take(*holder);
+  slot.holder = std::move(holder);
   slot.peer = peer;
   slot.posted = true;
   slot.posted_at = SteadyClock::now();
-  ++of_peer;
   ++sends_in_flight_;
   return {};
 }
@@ -178,9 +174,8 @@ void MessageEndpoint::complete(Slot& slot, size_t size, bool ok) {
   }
   if (!ok) dropped("send_error").add();
   --sends_in_flight_;
-  if (const auto it = sends_by_peer_.find(slot.peer); it != sends_by_peer_.end() && --it->second == 0) {
-    sends_by_peer_.erase(it);
-  }
+  shares_.give(*slot.holder);
+  slot.holder.reset();
   free_sends_.push_back(&slot);
 }
 

@@ -6,11 +6,11 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "fabric/ofi/domain.h"
+#include "fabric/ofi/send_shares.h"
 
 namespace verbena::fabric::ofi {
 
@@ -21,8 +21,8 @@ class MessageEndpoint {
     size_t receives = 128;
     size_t sends = 128;
     size_t completions = 256;
-    size_t sends_per_peer_max = 32;  // one slow peer cannot take all slots, and gets fewer when few are left
-    size_t peers = 64;               // first size of the address vector
+    size_t sends_per_client_max = 32;  // send_shares.h
+    size_t peers = 64;                 // first size of the address vector
     // A peer that accepts nothing for this long loses its connection, and its messages their slots.
     std::chrono::milliseconds send_deadline{10'000};
     uint16_t port = 0;       // to listen on; 0: any
@@ -39,13 +39,16 @@ class MessageEndpoint {
   const std::string& name() const { return name_; }
   size_t message_size_max() const { return shape_.message_size_max; }
 
-  // `name` was checked against the provider's format before. Each add needs its remove.
-  Result<fi_addr_t> add_peer(std::string_view name);
+  // `name` was checked against the provider's format before. `client`: whose endpoint it is, as client_of() writes it.
+  // Each add needs its remove.
+  Result<fi_addr_t> add_peer(std::string_view name, const std::string& client);
   void remove_peer(fi_addr_t peer);
 
-  // Sends one message, from two parts. would_block: no slot, too many to this peer, or its connection is still being
-  // made; poll and try again.
+  // Sends one message, from two parts. would_block: no slot for this peer, or its connection is still being made; poll
+  // and try again.
   Result<void> send(fi_addr_t peer, Bytes first, Bytes second = {});
+  // Whether there is a slot for a message to this peer.
+  bool may_send(fi_addr_t peer) const;
 
   // Collects completions; returns how many.
   size_t progress();
@@ -71,6 +74,7 @@ class MessageEndpoint {
     fi_context2 context{};  // first: a completion's context is the slot's address
     std::byte* buffer = nullptr;
     fi_addr_t peer = FI_ADDR_UNSPEC;
+    SendShares::Holder holder;  // sends
     bool is_receive = false;
     bool posted = false;
     SteadyClock::time_point posted_at{};  // sends
@@ -79,12 +83,12 @@ class MessageEndpoint {
     Slot* slot;
     size_t size;
   };
-  MessageEndpoint(Domain& domain, const Shape& shape) : domain_(domain), shape_(shape) {}
+  MessageEndpoint(Domain& domain, const Shape& shape)
+      : domain_(domain), shape_(shape), shares_(shape.sends, shape.sends_per_client_max) {}
   Result<void> open_handles();
   Result<void> post_receive(Slot& slot);
   void repost_missing();
   std::vector<fi_addr_t> find_stalled();
-  bool may_send(size_t under_way) const;
   Slot* slot_of(void* context);
   void complete(Slot& slot, size_t size, bool ok);
 
@@ -99,7 +103,7 @@ class MessageEndpoint {
   std::vector<Slot*> free_sends_;
   std::vector<Slot*> unposted_;  // receives that the provider had no room for
   std::deque<Received> received_;
-  std::unordered_map<fi_addr_t, size_t> sends_by_peer_;
+  SendShares shares_;
   size_t sends_in_flight_ = 0;
   SteadyClock::time_point next_stall_check_{};
 };

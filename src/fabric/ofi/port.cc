@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/client_counts.h"
 #include "base/log_limit.h"
 #include "fabric/ofi/address.h"
 
@@ -46,6 +47,7 @@ Result<void> OfiCoreFabric::listen(const Options& options, const Depths& limits,
   shape.sends = limits.sends;
   shape.completions = limits.completions;
   shape.send_deadline = options.send_deadline;
+  shape.sends_per_client_max = std::max<size_t>(limits.sends / 4, 1);
   if (options.dial_only) shape.receives = shape.sends = 1;  // needed for its name and its wait descriptor only
   std::vector<MutableBytes> memory;
   const size_t slots_per_lease = std::max<size_t>(1, lease_size / shape.message_size_max);
@@ -98,7 +100,8 @@ Result<std::string> OfiCoreFabric::checked_name(std::string_view claimed) const 
 Result<PeerId> OfiCoreFabric::add_peer(std::string_view address) {
   if (peers_.size() >= peers_per_port_max) return fail(Errc::slow_down, "fabric: peers of a port");
   VB_ASSIGN(auto name, checked_name(address));
-  VB_ASSIGN(const auto added, messages_->add_peer(name));
+  const auto socket = decode_socket_name(name);
+  VB_ASSIGN(const auto added, messages_->add_peer(name, socket ? client_of(socket->ip.to_string()) : name));
   const PeerId id = next_peer_++;
   peers_.emplace(id, Peer{std::move(name), added});
   return id;
@@ -114,6 +117,11 @@ void OfiCoreFabric::remove_peer(PeerId peer) {
   const bool shared = std::any_of(peers_.begin(), peers_.end(),
                                   [&removed](const auto& other) { return other.second.name == removed.name; });
   if (!shared) pool_->forget_session(removed.name);
+}
+
+bool OfiCoreFabric::may_send(PeerId peer) const {
+  const auto it = peers_.find(peer);
+  return it == peers_.end() || messages_->may_send(it->second.address);
 }
 
 Result<void> OfiCoreFabric::send_joined(PeerId peer, Bytes first, Bytes second) {

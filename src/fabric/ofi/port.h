@@ -33,6 +33,7 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
   void remove_peer(PeerId peer) override;
   Result<void> send(PeerId peer, Bytes message) override { return send_joined(peer, message, {}); }
   Result<void> send_joined(PeerId peer, Bytes first, Bytes second) override;
+  bool may_send(PeerId peer) const override;
   Result<std::unique_ptr<Window>> open_window(PeerId peer, const WindowDescriptor& lent, Access access) override;
 
   size_t poll() override;

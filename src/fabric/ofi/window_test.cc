@@ -424,6 +424,41 @@ TEST(OfiWindows, OfManyPeersShareABoundedNumberOfEndpoints) {
   for (size_t i = 1; i < windows.size(); ++i) EXPECT_TRUE(windows[i]->write(lease.bytes()).get());
 }
 
+// It was begun anew on another connection and answered as written, while the bytes of the first one were still in the
+// owner's kernel: they landed when the owner had other things in its memory.
+TEST(OfiWindows, OfAConnectionThatIsClosedForAnothersFailureAreNotWrittenTwice) {
+  if (!freezing_stops_transfers()) GTEST_SKIP() << "a device serves a frozen owner";
+  Options options = testing::test_options();
+  options.data_endpoints_max = 1;
+  TestServer server(options);
+  ASSERT_TRUE(server.fabric);
+  TestClient guilty, innocent;
+  std::vector<std::byte> memory(4 * MiB), other(4 * MiB), source(64 * KiB, std::byte{9});
+  const auto lent = std::move(*guilty.link->lend(memory, Access::server_writes));
+  const auto lent_other = std::move(*innocent.link->lend(other, Access::server_writes));
+  const auto lent_source = std::move(*innocent.link->lend(source, Access::server_reads));
+  Opened fails(server, guilty.link->address(), lent->descriptor(), Access::server_writes);
+  Opened writes(server, innocent.link->address(), lent_other->descriptor(), Access::server_writes);
+  Opened reads(server, innocent.link->address(), lent_source->descriptor(), Access::server_reads);
+  const auto lease = server.lease(4 * MiB, std::byte{7});
+  const auto into = server.lease(64 * KiB, std::byte{0});
+  ASSERT_TRUE(fails.window && writes.window && reads.window);
+  ASSERT_TRUE(fails.write(Bytes(lease.data(), 4096)).get());
+  ASSERT_TRUE(writes.write(Bytes(lease.data(), 4096)).get());
+  guilty.freeze(true);
+  innocent.freeze(true);
+  auto read = reads.read(into.bytes());
+  auto written = writes.write(lease.bytes());
+  EXPECT_FALSE(fails.write(lease.bytes(), 0, std::chrono::milliseconds(300)).get());
+  innocent.freeze(false);
+  const auto outcome = written.get();
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, Errc::rdma_transfer_failed);
+  EXPECT_TRUE(read.get()) << "a read may begin anew";
+  EXPECT_EQ(into.data()[0], std::byte{9});
+  EXPECT_TRUE(writes.write(Bytes(lease.data(), 4096)).get());
+}
+
 // A token may name any port of its client's, where perhaps nothing answers.
 TEST(OfiWindows, OfTokensLeaveEndpointsToSessions) {
   Options options = testing::test_options();

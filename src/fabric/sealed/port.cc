@@ -54,6 +54,7 @@ class SealedPort final : public Port {
     below().remove_peer(id);
   }
 
+  bool may_send(PeerId id) const override { return below().may_send(id); }
   Result<void> send(PeerId id, Bytes message) override { return send_joined(id, message, {}); }
   Result<void> send_joined(PeerId id, Bytes first, Bytes second) override {
     const auto it = state_->by_id.find(id);
@@ -64,6 +65,7 @@ class SealedPort final : public Port {
     const auto peer = it->second;
     if (peer->gone) return fail(Errc::closed, "sealed: the peer is gone");
     auto sent = flush(*state_, *peer);
+    if (sent && !sealed::may_send(*state_, *peer)) return fail(Errc::would_block, "sealed: the peer's queue");
     if (sent) sent = peer->channel.send(first, second, [&](Bytes envelope) { return below().send(id, envelope); });
     if (!sent && sent.error() != Errc::would_block) state_->leave(*peer);
     return sent;

@@ -107,8 +107,13 @@ void PortState::leave(Peer& peer) {
   line.wake_all();
 }
 
+bool may_send(const PortState& state, const Peer& peer) {
+  return state.below == nullptr || peer.id == 0 || state.below->may_send(peer.id);
+}
+
 Result<void> flush(PortState& state, Peer& peer) {
   if (!peer.records.empty()) peer.channel.queue(Kind::records, std::exchange(peer.records, {}));
+  if (peer.channel.has_waiting() && !may_send(state, peer)) return fail(Errc::would_block, "sealed: the peer's queue");
   return peer.channel.flush(below_of(state, peer));
 }
 

@@ -110,6 +110,10 @@ using PortStatePtr = std::shared_ptr<PortState>;
 // Takes back a buffer.
 void keep_spare(const PortStatePtr& state, memory::Lease lease);
 
+// Whether the port below may take a message to the peer. Asked before anything is sealed: each vain attempt would cost
+// all of it.
+bool may_send(const PortState& state, const Peer& peer);
+
 Result<void> flush(PortState& state, Peer& peer);
 // Flushes when the core comes round, and tries again until it is done.
 void flush_soon(const PortStatePtr& state, const std::shared_ptr<Peer>& peer);

@@ -501,6 +501,34 @@ TEST_F(SealedTest, WhatWaitsForAQueueLeavesWithoutAnotherMessage) {
   }));
 }
 
+// Each vain attempt to answer a client that does not read cost a whole encryption, thousands of them each turn.
+TEST_F(SealedTest, NothingIsSealedForAPeerWhoseQueueIsFull) {
+  start();
+  connect();
+  Message memory(MiB);
+  auto lent = client->lend(memory, Access::server_writes);
+  ASSERT_TRUE(lent && ask("a request"));
+  const auto source = lease(pattern(4 * KiB, 19));
+  const auto lands = window(**lent, Access::server_writes);
+  wire.says_full = true;
+  const int before = wire.sends;
+  for (int i = 0; i < 100; ++i) {
+    const auto sent = call_on(core, [&] { return port->send(peer, as_bytes("an answer")); });
+    ASSERT_FALSE(sent);
+    EXPECT_EQ(sent.error(), Errc::would_block);
+  }
+  EXPECT_FALSE(call_on(core, [&] { return port->may_send(peer); }));
+  // A record that waits is tried again each turn.
+  ASSERT_TRUE(spawn_on(core, lands->write(source.bytes(), 0, deadline_in(limit))).get());
+  for (int i = 0; i < 100; ++i) call_on(core, [] { return 0; });
+  EXPECT_EQ(wire.sends, before);
+  wire.says_full = false;
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_TRUE(client->poll([](Bytes) {}));
+    return std::ranges::equal(Bytes(memory).first(4 * KiB), source.bytes());
+  }));
+}
+
 TEST_F(SealedTest, ASecondPeerOfOneConnectionIsRefused) {
   start();
   connect();

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -33,7 +34,9 @@ struct Wire {
   std::map<uint64_t, Region> regions;
   uint64_t last_key = 0;
   size_t lends = 0;
-  int full = 0;  // so many sends of the server find its queue full
+  int full = 0;                        // so many sends of the server find its queue full
+  std::atomic<bool> says_full{false};  // may_send() says so, too
+  std::atomic<int> sends{0};           // attempts of the server
 
   std::vector<Message> pass(const std::function<std::vector<Message>(Message)>& hook, Bytes message) {
     Message copy(message.begin(), message.end());
@@ -87,8 +90,11 @@ class WirePort final : public Port {
   std::string address() const override { return "wire"; }
   Result<PeerId> add_peer(std::string_view) override { return ++peers_; }
   void remove_peer(PeerId) override {}
+  bool may_send(PeerId) const override { return !wire_.says_full; }
   Result<void> send(PeerId, Bytes message) override {
+    ++wire_.sends;
     const std::lock_guard lock(wire_.mutex);
+    if (wire_.says_full) return fail(Errc::would_block);
     if (wire_.full > 0 && wire_.full-- > 0) return fail(Errc::would_block);
     for (auto& passed : wire_.pass(wire_.to_client, message)) wire_.arrived.push_back(std::move(passed));
     return {};

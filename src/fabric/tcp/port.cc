@@ -213,14 +213,20 @@ size_t TcpPort::poll_hot() {
   const bool all = hot_.size() <= hot_max;
   size_t progress = 0;
   bool quiet = false;
-  // The turn's messages may run out before all were polled: each turn starts with another connection.
-  if (hot_.size() > 1) std::ranges::rotate(hot_, hot_.begin() + 1);
+  size_t polled = 0;  // before the turn's messages ran out
   for (Hot& hot : hot_) {
     Connection& connection = *hot.connection;
+    if (shared_->messages_left != 0) ++polled;
     const size_t served = (all && connection.ready()) || connection.has_more() ? this->progress(connection) : 0;
     progress += served;
-    hot.quiet_turns = served != 0 ? 0 : hot.quiet_turns + 1;
+    // epoll does not report again what has not been read: such a connection stays until it has had its turn.
+    hot.quiet_turns = served != 0 || connection.has_more() ? 0 : hot.quiet_turns + 1;
     quiet = quiet || hot.quiet_turns > quiet_turns_max;
+  }
+  // The next turn begins where this one's messages ran out, or else with another connection.
+  if (hot_.size() > 1) {
+    const size_t by = polled == hot_.size() ? 1 : polled;
+    std::ranges::rotate(hot_, hot_.begin() + static_cast<ptrdiff_t>(by));
   }
   if (!quiet) return progress;
   std::erase_if(hot_, [](Hot& hot) {

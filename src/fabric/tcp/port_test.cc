@@ -1,4 +1,8 @@
+#include <sys/resource.h>
+
 #include <boost/asio/detached.hpp>
+
+#include <future>
 
 #include "fabric/tcp/test_support.h"
 
@@ -324,6 +328,44 @@ TEST_P(TcpPortTest, ManyClientsAreServed) {
     ASSERT_TRUE(clients.back()->send(as_bytes("message")));
   }
   for (auto& client : clients) EXPECT_TRUE(eventually([&] { return client->received().size() == 1; }));
+}
+
+// epoll reports input once. A connection whose turn did not come for 512 turns was given back to it with input unread,
+// and was not heard again.
+TEST(TcpPort, OfMoreConnectionsThanATurnServesEachIsHeardToTheEnd) {
+  rlimit files{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &files), 0);
+  constexpr uint64_t count = 640;
+  constexpr int each = 300;
+  Options options;
+  options.encrypt = false;
+  TestServer server(options);
+  server.sessions = count + 1;
+  server.echo = false;
+  std::vector<std::unique_ptr<Link>> links;
+  for (uint64_t session = 1; session <= count; ++session) {
+    auto link = connect(server.dial(session));
+    ASSERT_TRUE(link) << describe(link.error());
+    links.push_back(std::move(*link));
+  }
+  std::promise<void> begun, all_sent;
+  auto held = std::async(std::launch::async, [&] {
+    return server.call([&] {
+      begun.set_value();
+      all_sent.get_future().wait();
+      return 0;
+    });
+  });
+  begun.get_future().wait();
+  for (const auto& link : links) {
+    for (int i = 0; i < each; ++i) ASSERT_TRUE(link->send(as_bytes("message")));
+  }
+  all_sent.set_value();
+  held.get();
+  EXPECT_TRUE(eventually([&] { return server.messages == static_cast<int>(count) * each; }));
+  EXPECT_EQ(server.messages, static_cast<int>(count) * each);
 }
 
 TEST(TcpPort, APortRangeIsObeyedAndItsEndIsAnError) {

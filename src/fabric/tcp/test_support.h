@@ -31,7 +31,7 @@ inline ConnectionKey key_of(uint64_t session) {
   return key;
 }
 
-// One core with its port. Sessions 1 to 99 exist; each message is echoed.
+// One core with its port. Sessions 1 to 99 exist, unless a test sets `sessions`; each message is echoed.
 class TestServer {
  public:
   explicit TestServer(Options options = {})
@@ -40,7 +40,7 @@ class TestServer {
     EXPECT_TRUE(opened) << describe(opened.error());
     port = std::move(*opened);
     port->on_connection([this](uint64_t session, ConnectionKey* key) {
-      if (session == 0 || session >= 100 || session == ended) return false;
+      if (session == 0 || session >= sessions || session == ended) return false;
       if (key != nullptr) *key = key_of(session);
       return true;
     });
@@ -97,6 +97,7 @@ class TestServer {
   }
 
   Options options;
+  std::atomic<uint64_t> sessions{100};
   std::unique_ptr<memory::Arena> arena;
   Core core;
   std::unique_ptr<Port> port;
