@@ -116,6 +116,7 @@ enum class DevicePath : uint8_t {
   staged,  // through host memory of the client, page-locked for the device, which copies it
   shared,  // on one host: through memory shared with the server, page-locked for the device, which copies it
   direct,  // on one host: the device copies for the server, and no byte passes through this process
+  peer,    // RDMA devices of this host read and write the device's memory themselves
 };
 
 // The route of one operation's payload.

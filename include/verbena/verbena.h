@@ -185,7 +185,7 @@ typedef struct verbena_transfer {
   char door[16];              /* "native", "token", "http" */
   char provider[32];          /* "local", "tcp", "verbs;ofi_rxm", "http" */
   char fell_back_reason[256]; /* empty when no faster door was skipped */
-  char device_path[16];       /* "staged", "shared", "direct" (verbena::DevicePath); empty: host memory */
+  char device_path[16];       /* "staged", "shared", "direct", "peer" (verbena::DevicePath); empty: host memory */
 } verbena_transfer;
 
 typedef struct verbena_pair {

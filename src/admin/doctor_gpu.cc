@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/bytes.h"
-#include "memory/cuda.h"
+#include "memory/cuda_peer.h"
 
 namespace verbena::admin {
 namespace {
@@ -23,9 +23,30 @@ Finding device_finding(const memory::cuda::DeviceFacts& device) {
           {}};
 }
 
+Finding way_by(const fabric::ofi::ProviderInfo& info, const PeerMeans& means) {
+  Finding out{Health::ok, "gpu memory by " + info.provider, "staged: through page-locked memory of the client", {}};
+  if (is_software(info.provider)) {
+    out.mend = "not peer: this provider has no device that could write into a GPU";
+  } else if (!info.device_memory) {
+    out.mend = fmt::format(
+        "not peer: libfabric registers no memory of GPUs for {} (FI_HMEM); of verbs it does so for devices whose name "
+        "contains mlx5, if the kernel has dma-bufs or peer memory",
+        info.domain.empty() ? "its device" : info.domain);
+  } else if (!means.dma_buf && !means.peer_module) {
+    out.mend =
+        "not peer: the GPU's driver exports no dma-buf (its open kernel modules do), and nvidia_peermem is not loaded";
+  } else {
+    out.found =
+        fmt::format("peer, unless sealed: {} reaches the memory itself ({}), else staged",
+                    info.domain.empty() ? "the device" : info.domain, means.dma_buf ? "dma-buf" : "nvidia_peermem");
+    out.mend = "the device's driver decides at each registration: a reply's fell_back_reason says why it did not";
+  }
+  return out;
+}
+
 }  // namespace
 
-Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, bool dma_buf) {
+Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const PeerMeans& means) {
   Findings out{{Health::ok, "gpu memory by native local",
                 "direct with a server that has gpudirect.enabled, else shared: through memory shared with a server on "
                 "this host",
@@ -33,13 +54,7 @@ Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, bool 
   std::set<std::string> told;
   for (const auto& info : providers) {
     if (!info.usable || !told.insert(info.provider).second) continue;
-    std::string why = "not peer DMA: this provider has no device that could write into a GPU";
-    if (!is_software(info.provider)) {
-      why = fmt::format("not peer DMA: this version has none; the driver {} export the memory as a dma-buf",
-                        dma_buf ? "can" : "cannot");
-    }
-    out.push_back({Health::ok, "gpu memory by " + info.provider, "staged: through page-locked memory of the client",
-                   std::move(why)});
+    out.push_back(way_by(info, means));
   }
   out.push_back({Health::ok, "gpu memory by http", "staged: through page-locked memory of the client",
                  "a socket's bytes pass through host memory"});
@@ -65,8 +80,9 @@ Findings check_gpus(const MachineRoots& roots) {
     return out;
   }
   std::ranges::transform(*devices, std::back_inserter(out), device_finding);
-  const bool dma_buf = std::ranges::any_of(*devices, &memory::cuda::DeviceFacts::dma_buf);
-  if (!devices->empty()) append(out, gpu_ways(fabric::ofi::discover(), dma_buf));
+  const PeerMeans means{.dma_buf = std::ranges::any_of(*devices, &memory::cuda::DeviceFacts::dma_buf),
+                        .peer_module = memory::cuda::has_peer_module()};
+  if (!devices->empty()) append(out, gpu_ways(fabric::ofi::discover(), means));
   return out;
 }
 

@@ -10,8 +10,12 @@ namespace verbena::admin {
 // NVIDIA's GPUs on the PCI bus, whether or not a driver serves them: device files, MIG, IOMMU, ACS, the module for
 // peer memory. Empty: there is none.
 Findings check_gpu_bus(const MachineRoots& roots);
-// The way that each of these providers takes to a GPU's memory, and why not a better one. `dma_buf`: the driver can
-// export that memory.
-Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, bool dma_buf);
+// How a GPU's driver and the kernel let RDMA devices reach its memory.
+struct PeerMeans {
+  bool dma_buf = false;      // the driver can export it
+  bool peer_module = false;  // the module nvidia_peermem is loaded
+};
+// The way that each of these providers takes to a GPU's memory, and why not a better one.
+Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const PeerMeans& means);
 
 }  // namespace verbena::admin

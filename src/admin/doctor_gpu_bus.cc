@@ -148,7 +148,8 @@ Findings check_gpu_bus(const MachineRoots& roots) {
   append(out, check_mig(roots));
   const bool peers = fs::exists(roots.sys / "module/nvidia_peermem");
   out.push_back({Health::ok, "gpu peer memory", peers ? "nvidia_peermem is loaded" : "nvidia_peermem is not loaded",
-                 "this version does not use it"});
+                 peers ? "RDMA devices reach memory of GPUs also where the driver exports no dma-buf"
+                       : "RDMA devices reach memory of GPUs by dma-bufs alone, if the driver exports them"});
   return out;
 }
 

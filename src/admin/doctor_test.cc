@@ -342,19 +342,30 @@ TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
   const auto provider = [](const char* name, bool usable) {
     fabric::ofi::ProviderInfo info;
     info.provider = name;
+    info.domain = "rdma7";
     info.usable = usable;
     return info;
   };
-  const Findings ways = gpu_ways({provider("tcp", true), provider("verbs;ofi_rxm", true),
-                                  provider("verbs;ofi_rxm", true), provider("psm3", false)},
-                                 true);
+  std::vector<fabric::ofi::ProviderInfo> providers{provider("tcp", true), provider("verbs;ofi_rxm", true),
+                                                   provider("verbs;ofi_rxm", true), provider("psm3", false)};
+  Findings ways = gpu_ways(providers, {.dma_buf = true});
   ASSERT_EQ(ways.size(), 4u);
   EXPECT_TRUE(ways[0].found.starts_with("direct with a server that has gpudirect.enabled"));
   EXPECT_EQ(ways[1].subject, "gpu memory by tcp");
   EXPECT_NE(ways[1].mend.find("no device"), std::string::npos) << ways[1].mend;
   EXPECT_EQ(ways[2].subject, "gpu memory by verbs;ofi_rxm");
-  EXPECT_NE(ways[2].mend.find("can export"), std::string::npos) << ways[2].mend;
+  EXPECT_TRUE(ways[2].found.starts_with("staged")) << ways[2].found;
+  EXPECT_NE(ways[2].mend.find("registers no memory of GPUs for rdma7 (FI_HMEM)"), std::string::npos) << ways[2].mend;
   EXPECT_EQ(ways[3].subject, "gpu memory by http");
+
+  providers[1].device_memory = true;
+  ways = gpu_ways(providers, {});
+  EXPECT_TRUE(ways[2].found.starts_with("staged")) << ways[2].found;
+  EXPECT_NE(ways[2].mend.find("exports no dma-buf"), std::string::npos) << ways[2].mend;
+  ways = gpu_ways(providers, {.dma_buf = true, .peer_module = true});
+  EXPECT_TRUE(ways[2].found.starts_with("peer, unless sealed: rdma7 reaches the memory itself (dma-buf)"));
+  ways = gpu_ways(providers, {.peer_module = true});
+  EXPECT_NE(ways[2].found.find("(nvidia_peermem)"), std::string::npos) << ways[2].found;
 }
 
 TEST_F(Doctor, ShowsTheGidTableAndASmallMtu) {

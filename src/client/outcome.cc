@@ -16,6 +16,8 @@ std::string_view to_string(DevicePath path) {
       return "shared";
     case DevicePath::direct:
       return "direct";
+    case DevicePath::peer:
+      return "peer";
   }
   return "";
 }

@@ -1,5 +1,6 @@
-// Windows in the memory of a GPU that the client has shared with the server: what a Port and a Link can do besides
-// (fabric.h), where client and server are on one host (fabric/local).
+// Windows in the memory of a GPU: what a Port and a Link can do besides (fabric.h). Where client and server are on one
+// host (fabric/local) the client shares that memory with the server, and the GPU copies. Between hosts (fabric/ofi) the
+// RDMA devices reach it themselves, and the server knows nothing of it.
 #pragma once
 
 #include "fabric/fabric.h"
@@ -52,6 +53,27 @@ class DeviceLent : public Lent {
   // After revoke(): whether the device may still be at work. The destructor then waits until it has finished, or has
   // had its time since revoke(). It needs no link, so it need not hold what guards the link.
   virtual bool is_at_work() const = 0;
+};
+
+// A part of a device's memory that RDMA devices of its host reach.
+struct PeerLoan {
+  uint64_t address = 0, size = 0;  // of the device, bytes
+  int device = 0;                  // its number for CUDA
+  int descriptor = -1;             // of a dma-buf that contains it; -1: none
+  uint64_t begin = 0;              // the address of the dma-buf's first byte
+  bool by_address = false;         // the kernel also finds the memory by its address
+};
+
+class PeerLink {
+ public:
+  // The provider registers memory of devices here. Whether it takes one's is known when that is lent.
+  virtual bool reaches_devices() const = 0;
+  // The Lent has no bytes: no CPU touches that memory. unsupported: the provider does not register it. The descriptor
+  // is not needed after this.
+  virtual Result<std::unique_ptr<Lent>> lend_peer(const PeerLoan& loan, Access access) = 0;
+
+ protected:
+  ~PeerLink() = default;
 };
 
 class DeviceLink {

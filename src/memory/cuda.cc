@@ -73,6 +73,9 @@ const char* find_all(void* library, Calls& calls) {
   find(library, "cuMemMap", calls.map);
   find(library, "cuMemUnmap", calls.unmap);
   find(library, "cuMemSetAccess", calls.set_access);
+  find(library, "cuMemGetHandleForAddressRange", calls.range_handle);
+  find(library, "cuFlushGPUDirectRDMAWrites", calls.flush_writes);
+  find(library, "cuPointerSetAttribute", calls.set_pointer_attribute);
   return missing;
 }
 
@@ -139,6 +142,10 @@ Outcome<const Driver*> Driver::get() {
               "the child anew");
   }
   return loaded.driver->get();
+}
+
+bool Driver::may_be_there() {
+  return ::access("/dev/nvidiactl", F_OK) == 0 || ::secure_getenv("TEST_VERBENA_CUDA_DRIVER") != nullptr;
 }
 
 std::string Driver::title() const { return path_ + ", CUDA " + shown(version_); }

@@ -63,6 +63,9 @@ class Driver {
   // initialization it fails, as the driver itself would. TEST_VERBENA_CUDA_DRIVER names another library, for tests.
   static Outcome<const Driver*> get();
 
+  // Without loading it: whether this machine may have one.
+  static bool may_be_there();
+
   int version() const { return version_; }  // 12040: 12.4
   const std::string& path() const { return path_; }
   std::string title() const;  // "libcuda.so.1, CUDA 12.4"

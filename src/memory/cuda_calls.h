@@ -16,13 +16,22 @@ enum Status : int {
 };
 enum PointerAttribute : int {
   pointer_memory_type = 2,
+  pointer_sync_memops = 6,
   pointer_buffer_id = 7,
   pointer_is_managed = 8,
   pointer_device_ordinal = 9,
   pointer_range_start = 11,
   pointer_range_size = 12,
 };
-enum DeviceAttribute : int { device_descriptors = 103, device_dma_buf = 124 };
+enum DeviceAttribute : int {
+  device_descriptors = 103,
+  device_flush_options = 117,
+  device_write_order = 118,
+  device_dma_buf = 124
+};
+// Writes of other devices (GPUDirect RDMA): the host can flush them; how the device orders them, and for whom.
+inline constexpr int flush_by_host = 1, order_for_owner = 100;
+inline constexpr int flush_current_context = 0, flush_for_owner = 100;
 inline constexpr unsigned memory_type_device = 2;
 inline constexpr unsigned host_register_portable = 1;
 inline constexpr unsigned stream_non_blocking = 1;
@@ -52,6 +61,10 @@ struct PhysicalFacts {  // CUmemAllocationProp
   unsigned char flags[8] = {};
 };
 static_assert(sizeof(PhysicalFacts) == 32);
+// Of cuMemGetHandleForAddressRange: a dma-buf, and its mapping through PCIe where the device has another link, too.
+inline constexpr int range_as_dma_buf = 1;
+inline constexpr unsigned long long range_over_pcie = 1;
+inline constexpr int version_of_range_over_pcie = 12'080;
 struct AccessWish {  // CUmemAccessDesc
   Location location;
   int flags = 0;
@@ -99,6 +112,10 @@ struct Calls {
   int (*map)(uint64_t address, size_t size, size_t offset, uint64_t handle, unsigned long long flags);
   int (*unmap)(uint64_t address, size_t size);
   int (*set_access)(uint64_t address, size_t size, const AccessWish* wishes, size_t count);
+  // Memory of a device for other devices of this host. Null in a library without them.
+  int (*range_handle)(void* into, uint64_t address, size_t size, int type, unsigned long long flags);
+  int (*flush_writes)(int target, int scope);
+  int (*set_pointer_attribute)(const void* value, int attribute, uint64_t address);
   bool shares() const {
     return device_uuid != nullptr && address_range != nullptr && ipc_export != nullptr && ipc_open != nullptr &&
            ipc_close != nullptr;

@@ -18,6 +18,12 @@ bool double_replace_piece(int device, uint64_t address, size_t size);
 bool double_unmap_pieces(uint64_t address, size_t size);
 // The numbers by which the driver tells allocations apart are the same for all mapped pieces.
 void double_blind_ids(bool blind);
+// How the devices order writes of others (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING), and whether the host
+// can flush them; whether their memory is exported over PCIe when that is asked for.
+void double_peer_writes(int order, int flush_options);
+void double_over_pcie(bool possible);
+// What the kernel's peer memory finds at this address: the bytes of one allocation; null: no memory of a device.
+void* double_peer_bytes(uint64_t address, size_t size);
 // Physical memory that callers have handles of, and ranges of addresses that are reserved.
 unsigned double_handles();
 unsigned double_reserved();

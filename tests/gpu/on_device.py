@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Every way to a GPU's memory on this machine: each byte compared, and how fast beside the driver's own copy.
 
-usage: on_device.py [--device N] [--size MIB] [--seconds S]
+usage: on_device.py [--device N] [--size MIB] [--seconds S] [--rdma ADDRESS]
 """
 import argparse
 import os
@@ -98,6 +98,7 @@ def main():
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--size", type=int, default=16, help="MiB of the object")
     parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
+    parser.add_argument("--rdma", metavar="ADDRESS", help="of this host, at an RDMA device: the way by that device, too")
     given = parser.parse_args()
     try:
         driver = Driver(given.device)
@@ -116,6 +117,11 @@ def main():
         for via, provider in WAYS:
             try_way(server, driver, via, provider, given.size << 20, given.seconds)
         try_torch(server, given.device, given.size << 20)
+    if given.rdma:
+        with Server(env={**os.environ, "VERBENA_RDMA_PROVIDER": "verbs"}, rdma=given.rdma) as server:
+            with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
+                client.make_bucket("gpu", memory=True)
+            try_way(server, driver, "native", "verbs", given.size << 20, given.seconds)
 
 
 main()

@@ -25,7 +25,8 @@ class Foreign:
 
 def main():
     http, native, device, address = sys.argv[1:]
-    with verbena.connect(http, native_endpoint=native, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="native") as client:
+    with verbena.connect(http, native_endpoint=native, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="native",
+                         provider=os.environ.get("CLIENT_PROVIDER", "auto")) as client:
         if int(address):
             try:
                 client.put("bucket", "foreign", Foreign(int(address)))

@@ -9,7 +9,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
-from python_case import PythonCase  # noqa: E402
+from python_case import ACCESS_KEY, SECRET_KEY, PythonCase  # noqa: E402
 from cuda_driver import Array, Driver  # noqa: E402
 from verbena_server import Server, program  # noqa: E402
 import verbena  # noqa: E402
@@ -133,10 +133,11 @@ class Arrays(PythonCase):
         self.client.put("bucket", "empty", self.array(0))
         self.assertEqual(self.client.get_into("bucket", "empty", self.array(0)).bytes, 0)
 
-    def other_process(self, device, address=0, **environment):
+    def other_process(self, device, address=0, server=None, **environment):
         """The client in a process of its own: its memory on that device, or that address of this process."""
         script = pathlib.Path(__file__).resolve().parent / "other_process.py"
-        return subprocess.Popen([sys.executable, script, self.server.http, self.server.native, str(device), str(address)], text=True,
+        server = server or self.server
+        return subprocess.Popen([sys.executable, script, server.http, server.native, str(device), str(address)], text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **environment})
 
     def said(self, process):
@@ -145,6 +146,18 @@ class Arrays(PythonCase):
     def test_two_processes_use_two_devices(self):
         both = [self.other_process(device) for device in (0, 1)]
         self.assertEqual([self.said(one) for one in both], ["shared: all bytes are right"] * 2)
+
+    def rdma_double(self):
+        """The environment of programs in which libfabric's tcp stands for an RDMA device that reaches GPUs' memory."""
+        library = pathlib.Path(os.environ["TEST_VERBENA_CUDA_DRIVER"]).with_name("libverbena_nic_double.so")
+        return {"LD_PRELOAD": str(library), "TEST_VERBENA_RDMA_DEVICE": "double"}
+
+    def test_an_rdma_device_reaches_the_memory_itself(self):
+        with Server(env={**os.environ, **self.rdma_double(), "VERBENA_RDMA_PROVIDER": "verbs"}) as server:
+            with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
+                client.make_bucket("bucket")
+            process = self.other_process(1, server=server, CLIENT_PROVIDER="verbs", **self.rdma_double())
+            self.assertEqual(self.said(process), "peer: all bytes are right")
 
     def test_an_address_of_another_process_is_no_memory_here(self):
         self.assertIn("no memory of a device", self.said(self.other_process(0, self.array(4096).address)))
@@ -210,6 +223,7 @@ class Arrays(PythonCase):
         ways = {subject: found.split(":")[0] for subject, found in told.items() if subject.startswith("gpu memory by ")}
         self.assertTrue(ways["gpu memory by native local"].startswith("direct with a server that has gpudirect.enabled"))
         self.assertEqual(ways["gpu memory by http"], "staged")
+        self.assertTrue(self.doctor(**self.rdma_double())["gpu memory by verbs;ofi_rxm"].startswith("peer, unless sealed"))
         self.assertIn("no NVIDIA driver", self.doctor(TEST_VERBENA_CUDA_DRIVER="/nonexistent/libcuda.so.1")["gpu"])
         self.assertIn("may not open /dev/nvidia", self.doctor(TEST_VERBENA_CUDA_FAIL="cuInit=100")["gpu"])
 

@@ -75,9 +75,10 @@ def rados_arguments(directory):
 class Server:
     """A running `verbena server`. `directory` outlives it, so that a test can start another on the same data."""
 
-    def __init__(self, directory=None, args=(), env=None, memory=False, files=None, clock_ahead_ms=0):
+    def __init__(self, directory=None, args=(), env=None, memory=False, files=None, clock_ahead_ms=0, rdma="127.0.0.1"):
         """`memory`: without a data directory; the one created anyway holds only the log. `files`: limit of open
-        files. `clock_ahead_ms`: of its wall clock."""
+        files. `clock_ahead_ms`: of its wall clock. `rdma`: the address of its native door."""
+        self.rdma = rdma
         self.files = files
         self.program = None  # set for another build than program()
         self.memory = memory or IN_MEMORY
@@ -97,7 +98,7 @@ class Server:
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
             [self.program or program(), "server", "--memory" if self.memory else self.directory,
-             "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0", *self.args],
+             "--http", "127.0.0.1:0", "--rdma", f"{self.rdma}:0", *self.args],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env,
             preexec_fn=self._limit_files if self.files else None)
         log.close()

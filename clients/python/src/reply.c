@@ -98,7 +98,7 @@ static PyGetSetDef reply_attributes[] = {
     {"version_id", get_text, NULL, "Empty when the object has none.", (void*)text_version},
     {"door", get_text, NULL, "The way the bytes went: 'native', 'token' or 'http'.", (void*)text_door},
     {"provider", get_text, NULL, "'local', 'tcp', 'verbs;ofi_rxm', 'http' or 'https'.", (void*)text_provider},
-    {"device_path", get_text, NULL, "How the bytes got to, or from, a GPU: direct, shared or staged; empty for host memory.", (void*)text_path},
+    {"device_path", get_text, NULL, "How the bytes got to, or from, a GPU: peer, direct, shared or staged; empty for host memory.", (void*)text_path},
     {"fell_back_reason", get_text, NULL, "Why a faster door was passed over; empty when none was.", (void*)text_reason},
     {"content_type", get_text, NULL, "Known of HEAD, and of GET with metadata=True.", (void*)text_type},
     {"checksum", get_text, NULL, "'CRC32C:...', or empty. As content_type.", (void*)text_checksum},

@@ -62,6 +62,12 @@ Outcome<T> unless_cancelled(Outcome<T> outcome, const std::stop_token& stop) {
   return outcome;
 }
 
+// What the token door has of PUT.
+bool token_checks(const PutOptions& options) {
+  return options.checksum.empty() || options.checksum.starts_with("CRC32C:");
+}
+bool tells_offset(const PutOptions& options) { return options.append_at.value_or(0) != append_at_end; }
+
 bool conditional(const PutOptions& options) {
   return !options.if_match.empty() || !options.if_none_match.empty() || options.append_at;
 }
@@ -321,18 +327,28 @@ Outcome<GetReply> Client::Impl::get_ranges(const std::string& bucket, const std:
                     options);
 }
 
+// A server that does not know tokens would answer a conditional PUT by storing an empty object, and the PUT with the
+// body would then fail its own condition: so a conditional PUT waits until the server has answered a token. So does one
+// over https, where any server of S3 may be.
+bool Client::Impl::token_may_put(uint64_t size, const PutOptions& options) {
+  const bool known = options_.via == Via::token || (token_ && token_->proven());
+  return wants_token(size) && token_checks(options) && tells_offset(options) &&
+         (known || !(conditional(options) || token_->seals()));
+}
+
 Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const std::string& key, Bytes from,
-                                             const PutOptions& options, std::string& reason, bool& done) {
+                                             const PutOptions& options, std::string& reason, bool& done,
+                                             const client::PeerWindow* device) {
   done = false;
   client::S3Call call{.method = "PUT", .bucket = bucket, .key = key};
   OUT_ASSIGN(call.headers, client::put_headers(options));
   client::KnownChecksum checksum{Algorithm::crc32c, {}};
   if (options.checksum.empty()) {
-    checksum.base64 = client::crc32c_base64(crc32c(from));
+    if (device == nullptr) checksum.base64 = client::crc32c_base64(crc32c(from));
   } else {  // the server compares it with the bytes that it read, before it commits
     OUT_ASSIGN(checksum, client::parse_checksum(options.checksum));
   }
-  OUT_ASSIGN(auto reply, token_->put(std::move(call), from, checksum, options.md5_etag, reason));
+  OUT_ASSIGN(auto reply, token_->put(std::move(call), from, checksum, options.md5_etag, reason, device));
   if (!reply) return PutReply();
   done = true;
   PutReply out = client::put_reply(*reply);
@@ -373,16 +389,14 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
     doubt.after(put.error());
     add_reason(reasons, "native", put.error().message);
   }
-  // A server that does not know tokens would answer a conditional PUT by storing an empty object, and the PUT with the
-  // body would then fail its own condition: so a conditional PUT waits until the server has answered a token. So does
-  // one over https, where any server of S3 may be.
   const bool forced = options_.via == Via::token;
-  const bool token_checks = options.checksum.empty() || options.checksum.starts_with("CRC32C:");
-  if (forced && !token_checks) return fault(ErrorCode::unsupported, "the token door carries no checksum but CRC32C");
-  const bool tellable = options.append_at.value_or(0) != append_at_end;
-  if (forced && !tellable) return fault(ErrorCode::unsupported, "the token door appends at a size that is given");
-  if (wants_token(from.bytes.size()) && token_checks && tellable &&
-      (forced || token_->proven() || !(is_conditional || token_->seals()))) {
+  if (forced && !token_checks(options)) {
+    return fault(ErrorCode::unsupported, "the token door carries no checksum but CRC32C");
+  }
+  if (forced && !tells_offset(options)) {
+    return fault(ErrorCode::unsupported, "the token door appends at a size that is given");
+  }
+  if (token_may_put(from.bytes.size(), options)) {
     std::string why;
     bool done = false;
     auto put = put_by_token(bucket, key, from.bytes, options, why, done);

@@ -125,20 +125,27 @@ class Client::Impl {
   // The window's memory as the server maps it, on whose host the device copies for it. Null: it does not; `reason` says
   // why, if the memory is the reason.
   const client::NativeDevice* direct_memory(const Buffer& window, std::string& reason);
-  // Nothing: that way does not exist here, or has failed for a reason that another way may not have.
-  std::optional<Outcome<GetReply>> direct_get(const std::string& bucket, const std::string& key, const Buffer& into,
-                                              const GetOptions& options, client::DeviceCopies& copies,
-                                              std::string& reason);
+  // The same as RDMA devices of this host reach it. `reaches`: those of the door's links may.
+  const client::NativeMemory* peer_memory(const Buffer& window, bool reaches, std::string& reason);
+  // The better of both by the native door that is open.
+  client::DeviceWay straight_way(const Buffer& window, std::string& reason);
+  // By that way, or by a token where the native door is not open. Nothing: there is none, or it has failed for a reason
+  // that another way may not have.
+  std::optional<Outcome<GetReply>> straight_get(const std::string& bucket, const std::string& key, const Buffer& into,
+                                                const GetOptions& options, client::DeviceCopies& copies,
+                                                std::string& reason);
   // `doubt`: records that attempt, if it failed.
-  std::optional<Outcome<PutReply>> direct_put(const std::string& bucket, const std::string& key, const Buffer& from,
-                                              const PutOptions& options, std::string& reason, client::Doubt& doubt);
+  std::optional<Outcome<PutReply>> straight_put(const std::string& bucket, const std::string& key, const Buffer& from,
+                                                const PutOptions& options, std::string& reason, client::Doubt& doubt);
+  // Null: no token carries bytes of that window.
+  const client::NativeMemory* token_memory(const Buffer& window, uint64_t size, std::string& reason);
   // Through the lane's ring, or through memory of its own.
   Outcome<PutReply> own_put(const std::string& bucket, const std::string& key, const Buffer& from,
                             const PutOptions& options, client::DeviceCopies& copies);
-  std::optional<Outcome<Transfer>> direct_many(Many what, std::span<const BatchItem> items,
-                                               std::span<const Buffer> windows, std::span<BatchResult> results,
-                                               const BatchOptions& options, client::DeviceCopies& copies,
-                                               std::string& reason);
+  std::optional<Outcome<Transfer>> straight_many(Many what, std::span<const BatchItem> items,
+                                                 std::span<const Buffer> windows, std::span<BatchResult> results,
+                                                 const BatchOptions& options, client::DeviceCopies& copies,
+                                                 std::string& reason);
   Outcome<Transfer> some_again(Many what, std::span<const client::AgainItem> which, std::span<const BatchItem> items,
                                std::span<const Buffer> windows, std::span<BatchResult> results,
                                const BatchOptions& options, client::DeviceCopies& copies);
@@ -179,8 +186,14 @@ class Client::Impl {
                              const GetOptions& options, bool native_too);
   Outcome<PutReply> put_once(const std::string& bucket, const std::string& key, PutMemory from,
                              const PutOptions& options, bool native_too);
+  // Whether a token may carry a PUT.
+  bool token_may_put(uint64_t size, const PutOptions& options);
+  // `device`: `from` is a part of that window.
   Outcome<PutReply> put_by_token(const std::string& bucket, const std::string& key, Bytes from,
-                                 const PutOptions& options, std::string& reason, bool& done);
+                                 const PutOptions& options, std::string& reason, bool& done,
+                                 const client::PeerWindow* device = nullptr);
+  Outcome<PutReply> put_by_token(const std::string& bucket, const std::string& key, Bytes from,
+                                 const PutOptions& options, const client::PeerWindow& device);
   static PutMemory memory_of(const Buffer& from);
   // Completes a put that the native door has answered.
   void put_landed(const std::string& bucket, const std::string& key, client::AsyncPut call, Outcome<PutReply> outcome);

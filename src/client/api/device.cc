@@ -42,8 +42,12 @@ Outcome<DeviceMemory> device_memory(const DeviceBuffer& given) {
     return fault(ErrorCode::invalid_argument, "device memory: it is on device " + std::to_string(device) + ", not on " +
                                                   std::to_string(given.device));
   }
-  return DeviceMemory{
-      .device = device, .allocations = std::move(*found), .read_only = given.read_only, .stream = given.stream};
+  const MutableBytes window(reinterpret_cast<std::byte*>(static_cast<uintptr_t>(given.address)), given.size);
+  return DeviceMemory{.device = device,
+                      .window = window,
+                      .allocations = std::move(*found),
+                      .read_only = given.read_only,
+                      .stream = given.stream};
 }
 
 Outcome<> device_memory_is_there(const DeviceMemory& memory, uint64_t address, size_t size) {

@@ -9,6 +9,7 @@
 #include "client/forks.h"
 #include "client/native/session.h"
 #include "client/outcome.h"
+#include "client/peer_memory.h"
 #include "memory/cuda.h"
 
 namespace verbena::client {
@@ -35,13 +36,38 @@ class DeviceExport {
   std::shared_ptr<NativeDevice> device_;
 };
 
+// The same for RDMA devices of this host, of which each request's link registers what it lends. Thread-safe.
+class DevicePeer {
+ public:
+  ~DevicePeer();
+  // Null: the driver exports no such memory, or a link has refused it a short while ago; `why` says so. `window`:
+  // addresses of the device.
+  const NativeMemory* find(const std::vector<memory::cuda::Allocation>& allocations, MutableBytes window,
+                           std::string& why);
+
+ private:
+  const uint64_t forks_ = client::forks();
+  std::mutex mutex_;
+  bool asked_ = false;
+  std::string why_;
+  std::shared_ptr<NativeMemory> memory_;
+};
+
+// A window as a door's server reaches it without this process's copies. No memory: it does not.
+struct DeviceWay {
+  const NativeMemory* memory = nullptr;
+  DevicePath path = DevicePath::none;
+};
+
 // A registered window in a device's memory.
 struct DeviceMemory {
   int device = 0;
+  MutableBytes window = {};                                // addresses of the device
   std::vector<memory::cuda::Allocation> allocations = {};  // in order
   bool read_only = false;
   std::optional<uint64_t> stream = {};
   std::shared_ptr<DeviceExport> exported = std::make_shared<DeviceExport>();
+  std::shared_ptr<DevicePeer> peer = std::make_shared<DevicePeer>();
 };
 
 // invalid_argument, unsupported, local_error.

@@ -1,5 +1,6 @@
-// The shortest way to a device on the server's host: the device copies for the server, and no byte passes through this
-// process. What fails here goes the client's own way, except where the device may still be at work.
+// The ways on which no byte passes through this process: `direct`, where the device copies for a server on its host,
+// and `peer`, where RDMA devices reach its memory themselves. What fails here goes the client's own way, except where
+// the device may still be at work.
 #include "client/api/client_impl.h"
 #include "client/native/device_memory.h"
 #include "client/native/many.h"
@@ -8,6 +9,8 @@ namespace verbena {
 
 using client::DeviceCopies;
 using client::DeviceMemory;
+using client::DeviceWay;
+using client::fault;
 
 namespace client {
 namespace {
@@ -56,6 +59,19 @@ std::vector<AgainItem> repeatable_items(const ManyCall& call, const Outcome<>& d
     }
   }
   return again;
+}
+
+// After a GET: what RDMA devices have written is seen by work that the device begins from now on.
+Outcome<> settle(const DeviceWay& way) {
+  if (way.path != DevicePath::peer) return {};
+  auto settled = way.memory->peer()->memory().settle_writes();
+  if (!settled) return fault(std::move(settled).error());
+  return {};
+}
+
+// Why a transfer goes another way.
+std::string said(const DeviceWay& way, const ClientError& error) {
+  return std::string(to_string(way.path)) + ": " + error.message;
 }
 
 memory::cuda::Outcome<std::shared_ptr<NativeDevice>> by_handle(const Driver& driver, const Allocation& allocation) {
@@ -132,51 +148,120 @@ const client::NativeDevice* Client::Impl::direct_memory(const Buffer& window, st
   return found;
 }
 
-std::optional<Outcome<GetReply>> Client::Impl::direct_get(const std::string& bucket, const std::string& key,
-                                                          const Buffer& into, const GetOptions& options,
-                                                          DeviceCopies& copies, std::string& reason) {
-  const client::NativeDevice* const memory = options.version_id.empty() ? direct_memory(into, reason) : nullptr;
-  if (memory == nullptr) return std::nullopt;
+const client::NativeMemory* Client::Impl::peer_memory(const Buffer& window, bool reaches, std::string& reason) {
+  if (!reaches) return nullptr;
+  const DeviceMemory& memory = *window.memory_->device;
+  std::string why;
+  const client::NativeMemory* const found = memory.peer->find(memory.allocations, memory.window, why);
+  if (found == nullptr) {
+    reason = "peer: " + why;
+  } else if (!found->peer()->memory().is_there(reinterpret_cast<uintptr_t>(window.data()), window.size())) {
+    reason = "peer: other memory was mapped there after the window was registered";
+    return nullptr;
+  }
+  return found;
+}
+
+DeviceWay Client::Impl::straight_way(const Buffer& window, std::string& reason) {
+  if (const auto* const direct = direct_memory(window, reason); direct != nullptr) return {direct, DevicePath::direct};
+  if (!session_ || !session_->open()) return {};
+  const auto session = session_->session();
+  if (!session) return {};
+  const bool reaches = (*session)->reaches_devices();
+  if (const std::string provider = (*session)->provider(); !reaches && provider != "local" && provider != "tcp") {
+    reason = "peer: the device of " + provider + " reaches no memory of GPUs, or the session is sealed";
+  }
+  if (const auto* const peer = peer_memory(window, reaches, reason); peer != nullptr) return {peer, DevicePath::peer};
+  return {};
+}
+
+const client::NativeMemory* Client::Impl::token_memory(const Buffer& window, uint64_t size, std::string& reason) {
+  return wants_token(size) ? peer_memory(window, token_->reaches_devices(), reason) : nullptr;
+}
+
+std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& bucket, const std::string& key,
+                                                            const Buffer& into, const GetOptions& options,
+                                                            DeviceCopies& copies, std::string& reason) {
+  const bool by_session = native_open() && options.version_id.empty();
+  DeviceWay way;
+  if (by_session) {
+    way = straight_way(into, reason);
+  } else if (options_.via != Via::native) {
+    way = {token_memory(into, into.size(), reason), DevicePath::peer};
+  }
+  if (way.memory == nullptr) return std::nullopt;
   if (auto after = copies.after(*into.memory_->device, options.cancel); !after) {
     return std::unexpected(std::move(after).error());
   }
-  auto got = session_->get(bucket, key, into.bytes(), memory, options, {});
+  auto got = by_session ? session_->get(bucket, key, into.bytes(), way.memory, options, {})
+                        : token_->get(bucket, key, into.bytes(), options, way.memory->peer());
+  if (got) {
+    if (auto settled = client::settle(way); !settled) got = std::unexpected(std::move(settled).error());
+  } else if (!by_session && client::get_may_fall_back(got.error())) {
+    rest_token(got.error().message);
+  }
   if (!got && client::another_way_may_help(got.error(), true)) {
-    reason = "direct: " + got.error().message;
+    reason = client::said(way, got.error());
     return std::nullopt;
   }
-  if (got) got->transfer.device_path = DevicePath::direct;
+  if (got) got->transfer.device_path = way.path;
   return got;
 }
 
-std::optional<Outcome<PutReply>> Client::Impl::direct_put(const std::string& bucket, const std::string& key,
-                                                          const Buffer& from, const PutOptions& options,
-                                                          std::string& reason, client::Doubt& doubt) {
+std::optional<Outcome<PutReply>> Client::Impl::straight_put(const std::string& bucket, const std::string& key,
+                                                            const Buffer& from, const PutOptions& options,
+                                                            std::string& reason, client::Doubt& doubt) {
   if (options.append_at || !fits_native(from.size())) return std::nullopt;
-  const client::NativeDevice* const memory = direct_memory(from, reason);
-  if (memory == nullptr) return std::nullopt;
+  const bool by_session = native_open();
+  const uint64_t token_max = std::min(options_.multipart_threshold, client::put_size_max);
+  DeviceWay way;
+  if (by_session) {
+    way = straight_way(from, reason);
+  } else if (options_.via != Via::native && from.size() <= token_max && token_may_put(from.size(), options)) {
+    way = {token_memory(from, from.size(), reason), DevicePath::peer};
+  }
+  if (way.memory == nullptr) return std::nullopt;
   flush_appends(bucket, key);
-  auto put = session_->put(bucket, key, from.bytes(), memory, options);
+  auto put = by_session ? session_->put(bucket, key, from.bytes(), way.memory, options)
+                        : put_by_token(bucket, key, from.bytes(), options, *way.memory->peer());
   const bool repeatable = options.if_match.empty() && options.if_none_match.empty();
   if (!put && client::another_way_may_help(put.error(), repeatable)) {
     doubt.after(put.error());
-    reason = "direct: " + put.error().message;
+    reason = client::said(way, put.error());
     return std::nullopt;
   }
-  if (put) put->transfer.device_path = DevicePath::direct;
+  if (put) put->transfer.device_path = way.path;
   return put;
 }
 
-std::optional<Outcome<Transfer>> Client::Impl::direct_many(Many what, std::span<const BatchItem> items,
-                                                           std::span<const Buffer> windows,
-                                                           std::span<BatchResult> results, const BatchOptions& options,
-                                                           DeviceCopies& copies, std::string& reason) {
-  std::vector<const client::NativeDevice*> devices;
+// From a device's window.
+Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const std::string& key, Bytes from,
+                                             const PutOptions& options, const client::PeerWindow& device) {
+  std::string why;
+  bool done = false;
+  auto put = put_by_token(bucket, key, from, options, why, done, &device);
+  if (put && done) return put;
+  if (put) put = fault(ErrorCode::unsupported, why);
+  rest_token(put.error().message);
+  return put;
+}
+
+std::optional<Outcome<Transfer>> Client::Impl::straight_many(Many what, std::span<const BatchItem> items,
+                                                             std::span<const Buffer> windows,
+                                                             std::span<BatchResult> results,
+                                                             const BatchOptions& options, DeviceCopies& copies,
+                                                             std::string& reason) {
+  std::vector<const client::NativeMemory*> devices;
   std::vector<MutableBytes> memory;
+  DeviceWay way;
   for (const Buffer& window : windows) {
     memory.push_back(window.bytes());
-    devices.push_back(window.on_device() ? direct_memory(window, reason) : nullptr);
-    if (window.on_device() && devices.back() == nullptr) return std::nullopt;
+    const DeviceWay one = window.on_device() ? straight_way(window, reason) : DeviceWay();
+    devices.push_back(one.memory);
+    if (!window.on_device()) continue;
+    // A session that was opened anew meanwhile may have another way.
+    if (one.memory == nullptr || (way.memory != nullptr && way.path != one.path)) return std::nullopt;
+    way = one;
   }
   for (const Buffer& window : windows) {
     if (!window.on_device()) continue;
@@ -193,17 +278,33 @@ std::optional<Outcome<Transfer>> Client::Impl::direct_many(Many what, std::span<
   call.windows = memory;
   call.devices = devices;
   call.results = results;
-  call.in_order = options.in_order;
+  // Bytes are told to be there when the device sees them.
+  size_t told = 0;
+  Outcome<> settled;
+  if (options.in_order) {
+    call.in_order = [&](size_t leading) {
+      if (settled) settled = client::settle(way);
+      if (!settled) return;
+      told = leading;
+      options.in_order(leading);
+    };
+  }
   if (!writes) call.lease = options.lease;
-  const auto done = session_->many(call);
+  auto done = session_->many(call);
   call.answered.resize(items.size(), 0);
-  Transfer transfer{.door = Via::native, .device_path = DevicePath::direct, .provider = session_->provider()};
-  if (!done) reason = "direct: " + done.error().message;
+  if (settled && !writes) settled = client::settle(way);
+  if (!settled) {
+    call.told = told;
+    call.answered.assign(items.size(), 0);
+    done = settled;
+  }
+  Transfer transfer{.door = Via::native, .device_path = way.path, .provider = session_->provider()};
+  if (!done) reason = client::said(way, done.error());
   const auto again = client::repeatable_items(call, done, writes);
   if (!done && again.empty()) return std::unexpected(done.error());
   if (again.size() == items.size() && call.told == 0 && !writes) return std::nullopt;
   if (!again.empty()) {
-    if (reason.empty()) reason = "direct: the device did not copy all items";
+    if (reason.empty()) reason = std::string(to_string(way.path)) + ": not all items went that way";
     auto rest = some_again(what, again, items, windows, results, options, copies);
     if (!rest) return rest;
     if (again.size() == items.size()) {

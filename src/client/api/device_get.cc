@@ -178,7 +178,7 @@ Outcome<GetReply> Client::Impl::device_get(const std::string& bucket, const std:
   OUT_ASSIGN(auto lane, device_lane(into));
   DeviceCopies copies(*lanes_, std::move(lane), options_.operation_timeout);
   std::string reason;
-  if (auto direct = direct_get(bucket, key, into, options, copies, reason)) return std::move(*direct);
+  if (auto straight = straight_get(bucket, key, into, options, copies, reason)) return std::move(*straight);
   auto got = client::DeviceGet(*this, bucket, key, into.bytes(), memory, options, copies).run();
   auto ended = copies.finish();
   if (!got) return got;

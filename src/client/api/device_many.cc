@@ -210,7 +210,8 @@ Outcome<Transfer> Client::Impl::device_many(Many what, std::span<const BatchItem
   }
   DeviceCopies copies(*lanes_, std::move(lane), options_.operation_timeout);
   std::string reason;
-  if (auto direct = direct_many(what, items, windows, results, options, copies, reason)) return std::move(*direct);
+  if (auto straight = straight_many(what, items, windows, results, options, copies, reason))
+    return std::move(*straight);
   auto moved = own_many(what, items, windows, results, options, copies);
   if (moved && moved->fell_back_reason.empty()) moved->fell_back_reason = std::move(reason);
   return moved;

@@ -64,7 +64,7 @@ Outcome<PutReply> Client::Impl::device_put(const std::string& bucket, const std:
   OUT_TRY(copies.after(*from.memory_->device, options.cancel));
   std::string reason;
   client::Doubt doubt;
-  if (auto direct = direct_put(bucket, key, from, options, reason, doubt)) return std::move(*direct);
+  if (auto straight = straight_put(bucket, key, from, options, reason, doubt)) return std::move(*straight);
   auto stored = own_put(bucket, key, from, options, copies);
   if (!stored) return std::unexpected(doubt.about(std::move(stored).error()));
   stored->transfer.device_path = client::device_path(copies.lane(), stored->transfer);

@@ -37,10 +37,12 @@ struct NativeCall {
   bool patient = false;  // a missing answer says nothing about the server
   StagingBlock staging;
   size_t staging_size = 0;
-  // The windows are in the memory of a device, which the server knows by that number.
+  // The windows are in the memory of a device, which the server knows by that number, or which RDMA devices reach.
   struct {
     const NativeDevice* memory = nullptr;
+    const PeerWindow* peer = nullptr;
     uint64_t number = 0;
+    explicit operator bool() const { return memory != nullptr || peer != nullptr; }
     bool unfinished = false;  // the device may still copy for the server: it did not finish in time
   } device;
   // Withdrawn when the call is done, before its completion. Of a device that is still at work: the call is done before,

@@ -5,6 +5,7 @@
 #include "fabric/ofi/ofi.h"
 #include "fabric/sealed/sealed.h"
 #include "fabric/tcp/tcp.h"
+#include "memory/cuda.h"
 
 namespace verbena::client {
 
@@ -34,7 +35,10 @@ NativeDial make_native_dial(const NativeOptions& options) {
     fabric::ofi::Options ofi;
     ofi.provider = endpoint.provider.substr(0, endpoint.provider.find(';'));
     ofi.message_size_max = endpoint.message_size_max;
-    if (endpoint.sealing == fabric::Sealing::none) return fabric::ofi::connect(ofi, endpoint.address);
+    if (endpoint.sealing == fabric::Sealing::none) {
+      ofi.device_memory = memory::cuda::Driver::may_be_there();
+      return fabric::ofi::connect(ofi, endpoint.address);
+    }
     ofi.message_size_max += fabric::sealed::message_overhead();
     VB_ASSIGN(auto link, fabric::ofi::connect(ofi, endpoint.address));
     const fabric::ConnectionKey key{native::wire::derive_connection(terms.master, endpoint.index), endpoint.sealing};

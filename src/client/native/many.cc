@@ -73,8 +73,9 @@ class ManyRun {
     for (ManyQueue& queue : queues_) {
       queue.device_numbers.resize(call_.devices.size());
       for (size_t i = 0; i < call_.devices.size(); ++i) {
-        if (call_.devices[i] == nullptr) continue;
-        VB_ASSIGN(queue.device_numbers[i], call_.devices[i]->number_on(streams_, *queue.stream, deadline_));
+        const NativeDevice* const shared = call_.devices[i] == nullptr ? nullptr : call_.devices[i]->device();
+        if (shared == nullptr) continue;
+        VB_ASSIGN(queue.device_numbers[i], shared->number_on(streams_, *queue.stream, deadline_));
       }
     }
     return {};

@@ -16,9 +16,9 @@ struct ManyCall {
   std::span<const BatchItem> items;
   std::span<const MutableBytes> windows;  // put_many only reads them
   std::span<BatchResult> results;
-  // For each window the memory of a device that it lies in, or null; empty: all are host memory. With one of a device,
-  // no bytes travel in messages, and neither `verify` nor `checked` is set.
-  std::span<const NativeDevice* const> devices = {};
+  // For each window the memory of a device that it lies in (on_device()), or null; empty: all are host memory. With one
+  // of a device, no bytes travel in messages, and neither `verify` nor `checked` is set.
+  std::span<const NativeMemory* const> devices = {};
   bool verify = false;   // checksums of whole objects that are read, where the server has them
   bool checked = false;  // written bytes carry their CRC32C
   std::function<void(size_t)> in_order;
@@ -32,7 +32,7 @@ struct ManyCall {
   // Items that have their result. A failed call can be made again: it does the others.
   std::vector<uint8_t> answered;
 
-  const NativeDevice* device(size_t window) const { return devices.empty() ? nullptr : devices[window]; }
+  const NativeMemory* device(size_t window) const { return devices.empty() ? nullptr : devices[window]; }
   // Must be called before an item without a result is requested again. False: the item has a result now, an error,
   // because only the lost answer named the version of the bytes that were reported, and the key may have changed since.
   bool may_ask_again(size_t item);

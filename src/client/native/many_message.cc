@@ -8,6 +8,7 @@
 #include "base/copy.h"
 #include "client/native/match.h"
 #include "client/native/request.h"
+#include "client/peer_memory.h"
 #include "fabric/device.h"
 
 namespace verbena::client {
@@ -159,10 +160,12 @@ Result<void> ManyMessage::lend(NativeStream::Body& body, wire::BatchHead& head) 
     Window& window = windows_[w];
     const MutableBytes memory = call_.windows[w].subspan(window.from, window.to - window.from);
     Result<std::unique_ptr<fabric::Lent>> lent = fail(Errc::unsupported);
-    if (const NativeDevice* const on = call_.device(w); on != nullptr) {
+    if (const NativeMemory* const on = call_.device(w); on != nullptr) {
       // Places that were told belong to the caller again, and there is no other place for a device's bytes.
       if (aside) return fail(Errc::unsupported, "batch: the rest goes another way");
-      lent = lend_device(body.link, *on, queue_.device_numbers[w], memory, access, device.unfinished);
+      lent = on->peer() != nullptr
+                 ? on->peer()->lend(body.link, memory, access)
+                 : lend_device(body.link, *on->device(), queue_.device_numbers[w], memory, access, device.unfinished);
       if (!lent) return std::unexpected(lent.error());
     } else if (!aside) {
       lent = body.link.lend(memory, access);

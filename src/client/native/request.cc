@@ -2,6 +2,7 @@
 
 #include "base/copy.h"
 #include "client/native/device_memory.h"
+#include "client/peer_memory.h"
 #include "fabric/device.h"
 
 namespace verbena::client {
@@ -44,10 +45,11 @@ Result<std::unique_ptr<fabric::Lent>> lend_device(fabric::Link& link, const Nati
 
 Result<wire::Descriptor> lend(NativeStream::Body& body, NativeCall& call, MutableBytes memory, fabric::Access access) {
   auto& device = call.device;
-  auto lent = device.memory == nullptr
-                  ? body.link.lend(memory, access)
-                  : lend_device(body.link, *device.memory, device.number, memory, access, device.unfinished);
-  if (!lent && device.memory != nullptr) return std::unexpected(lent.error());
+  auto lent = device.memory != nullptr
+                  ? lend_device(body.link, *device.memory, device.number, memory, access, device.unfinished)
+              : device.peer != nullptr ? device.peer->lend(body.link, memory, access)
+                                       : body.link.lend(memory, access);
+  if (!lent && device) return std::unexpected(lent.error());
   if (!lent) {
     VB_ASSIGN(call.staging, body.staging.take(body.link, memory.size()));
     call.staging_size = memory.size();
@@ -84,7 +86,7 @@ Result<void> prepare_get(const NativeGet& request, uint32_t inline_max_bytes, Ob
   wire::Get get;
   fill(request, get);
   call.into = request.into;
-  if (call.device.memory != nullptr) inline_max_bytes = 0;  // no CPU could put them there
+  if (call.device) inline_max_bytes = 0;  // no CPU could put them there
   get.inline_max = static_cast<uint32_t>(std::min<size_t>(inline_max_bytes, request.into.size()));
   if (request.into.size() > inline_max_bytes) {
     VB_ASSIGN(get.window, lend(body, call, request.into, fabric::Access::server_writes));
@@ -113,7 +115,7 @@ Result<void> prepare_put(const NativePut& request, uint32_t inline_max_bytes, Ob
   put.if_none_match = request.if_none_match;
   for (const NativeChecksum& sum : request.expected) put.expected.add({sum.algorithm, 0, sum.value});
   for (const auto& [name, value] : request.headers) put.headers.add({name, value});
-  const bool in_message = request.from.size() <= (call.device.memory != nullptr ? 0 : inline_max_bytes);
+  const bool in_message = request.from.size() <= (call.device ? 0 : inline_max_bytes);
   if (!in_message) {
     // The server only reads this memory.
     const MutableBytes memory(const_cast<std::byte*>(request.from.data()), request.from.size());

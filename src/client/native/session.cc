@@ -147,8 +147,9 @@ struct NativeSession::State {
 
 namespace {
 
-// Shares the memory with that core of the server, if it is a device's.
+// Shares the memory with that core of the server, if it is a device's whose driver does so.
 Result<void> find_device(const NativeMemory* memory, NativeStreams& streams, NativeStream& stream, NativeCall& call) {
+  if (memory != nullptr) call.device.peer = memory->peer();
   if (memory == nullptr || memory->device() == nullptr) return {};
   VB_ASSIGN(call.device.number, memory->device()->number_on(streams, stream, call.deadline));
   call.device.memory = memory->device();
@@ -414,6 +415,11 @@ std::chrono::milliseconds NativeSession::request_timeout() const { return state_
 uint32_t NativeSession::credits() const {
   std::lock_guard lock(state_->mutex);
   return state_->current == nullptr ? 0 : state_->current->credits();
+}
+
+bool NativeSession::reaches_devices() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->current != nullptr && state_->current->any().reaches_devices();
 }
 
 bool NativeSession::shares_devices() const {

@@ -73,8 +73,11 @@ class NativeMemory {
  public:
   virtual ~NativeMemory() = default;
   virtual MutableBytes bytes() const = 0;
-  // Not null: the bytes are addresses of a device, which only that device touches.
+  // Not null: the bytes are addresses of a device, which only that device touches,
   virtual const class NativeDevice* device() const { return nullptr; }
+  // or that and RDMA devices of this host.
+  virtual const class PeerWindow* peer() const { return nullptr; }
+  bool on_device() const { return device() != nullptr || peer() != nullptr; }
 };
 
 struct NativeRange {  // first-last inclusive; last unset: to the end; first unset: the last `last` bytes
@@ -188,8 +191,9 @@ class NativeSession {
 
   std::string provider() const;  // the provider in use now
   std::chrono::milliseconds request_timeout() const;
-  uint32_t credits() const;     // requests in flight per core of the server
-  bool shares_devices() const;  // GPUs copy for the server, which is on this host
+  uint32_t credits() const;      // requests in flight per core of the server
+  bool shares_devices() const;   // GPUs copy for the server, which is on this host
+  bool reaches_devices() const;  // its links are of an RDMA device that may reach GPUs' memory
 
  private:
   struct State;

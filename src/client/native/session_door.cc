@@ -275,7 +275,7 @@ Outcome<GetReply> SessionDoor::get(const std::string& bucket, const std::string&
   const GetCall call(bucket, key, into, memory, options, ranges, options_.request_timeout);
   auto reply = session->get(call.request);
   std::string provider = session->provider();  // as of now: the call may have reopened the channels
-  const bool on_device = memory != nullptr && memory->device() != nullptr;  // where no CPU reads
+  const bool on_device = memory != nullptr && memory->on_device();  // where no CPU reads
   const bool verify = verify_checksums_ && call.whole && provider != "local" && !on_device;
   return finish_get(std::move(reply), key, into, verify, options.metadata, std::move(provider));
 }
@@ -284,7 +284,7 @@ Outcome<PutReply> SessionDoor::put(const std::string& bucket, const std::string&
                                    const NativeMemory* memory, const PutOptions& options) {
   OUT_ASSIGN(auto session, this->session(options.cancel));
   OUT_ASSIGN(auto headers, put_headers(options));
-  const bool on_device = memory != nullptr && memory->device() != nullptr;  // where no CPU reads
+  const bool on_device = memory != nullptr && memory->on_device();  // where no CPU reads
   const bool checked = session->provider() != "local" && !on_device;
   PutCall call(bucket, key, from, memory, options, checked, options_.request_timeout);
   call.seal(std::move(headers));

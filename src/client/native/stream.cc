@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "client/peer_memory.h"
 #include "client/trace_scope.h"
 #include "fabric/device.h"
 #include "native/wire/batch.h"
@@ -35,6 +36,7 @@ NativeStream::NativeStream(std::unique_ptr<fabric::Link> link, Setup setup)
       link_(std::move(link)),
       provider_(link_->provider()),
       message_size_max_(std::min<size_t>(link_->message_size_max(), setup_.endpoint.message_size_max)),
+      reaches_devices_(client::reaches_devices(*link_)),
       slots_(setup_.credits),
       buffer_(message_size_max_) {
   for (uint32_t slot = setup_.credits; slot > 0; --slot) free_slots_.push_back(slot - 1);

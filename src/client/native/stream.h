@@ -71,6 +71,7 @@ class NativeStream {
   const NativeEndpoint& endpoint() const { return setup_.endpoint; }
   size_t message_size_max() const { return message_size_max_; }
   std::string_view provider() const { return provider_; }
+  bool reaches_devices() const { return reaches_devices_; }  // of GPUs of this host
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -106,6 +107,7 @@ class NativeStream {
   std::unique_ptr<fabric::Link> link_;
   std::string provider_;
   const size_t message_size_max_;
+  const bool reaches_devices_;
 
   std::mutex mutex_;
   std::atomic<unsigned> entering_{0};    // threads that wait for the mutex

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "client/peer_memory.h"
 #include "fabric/fabric.h"
 
 namespace verbena::client {
@@ -18,7 +19,7 @@ class PolledLink {
   ~PolledLink();
   PolledLink(const PolledLink&) = delete;
 
-  // Lends `memory` and polls until the loan ends. One loan at a time.
+  // Lends memory and polls until the loan ends. One loan at a time.
   class Loan {
    public:
     ~Loan();  // stops polling, then withdraws the window: afterwards nothing lands in the memory
@@ -35,7 +36,9 @@ class PolledLink {
     std::unique_ptr<fabric::Lent> lent_;
     bool unanswered_ = false;
   };
-  Result<std::unique_ptr<Loan>> lend(MutableBytes memory, fabric::Access access);
+  // `device`: `memory` is a part of that window, else of the host. unsupported: the provider does not reach it.
+  Result<std::unique_ptr<Loan>> lend(MutableBytes memory, const PeerWindow* device, fabric::Access access);
+  bool reaches_devices() const { return client::reaches_devices(*link_); }
 
   std::string provider() const { return std::string(link_->provider()); }
   const std::string& address() const { return address_; }

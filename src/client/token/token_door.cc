@@ -86,9 +86,19 @@ Outcome<> TokenDoor::open() {
   return {};
 }
 
+bool TokenDoor::reaches_devices() {
+  if (seals_) return false;
+  auto link = take({});
+  if (!link) return false;
+  const bool reaches = (*link)->reaches_devices();
+  give_back(std::move(*link));
+  return reaches;
+}
+
 Outcome<std::unique_ptr<PolledLink>> TokenDoor::open_link() {
   fabric::ofi::Options options;
   options.provider = wanted_provider_;
+  options.device_memory = !seals_ && memory::cuda::Driver::may_be_there();
   if (std::string local = s3_.http().local_address(); !local.empty()) options.bind_address = std::move(local);
   // Most machines have no such device: worth a reason in the reply, but no line in the log.
   if (wanted_provider_ == "verbs" && !fabric::ofi::available(options)) {
@@ -145,10 +155,11 @@ Outcome<std::unique_ptr<SealedWindow>> TokenDoor::sealed_window(size_t length) c
   return std::make_unique<SealedWindow>(length);
 }
 
-Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window, fabric::Access access,
-                                                    SealedWindow* sealed, fabric::WindowDescriptor& lent) {
+Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes window, const PeerWindow* device,
+                                                    fabric::Access access, SealedWindow* sealed,
+                                                    fabric::WindowDescriptor& lent) {
   OUT_ASSIGN(auto link, take(call.stop));
-  auto loan = link->lend(sealed == nullptr ? window : sealed->memory(), access);
+  auto loan = link->lend(sealed == nullptr ? window : sealed->memory(), device, access);
   if (!loan) {
     give_back(std::move(link));
     ClientError error = from_error(loan.error(), "token: lend");
@@ -171,7 +182,7 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
   token.key = lent.key;
   call.headers.emplace_back("x-amz-rdma-token", rdma::format_token(token));
   // A checksum of the transferred bytes; the server has CRC32C already when the object has it, or the PUT announces it.
-  call.headers.emplace_back("x-amz-rdma-checksum-algorithm", "CRC32C");
+  if (device == nullptr) call.headers.emplace_back("x-amz-rdma-checksum-algorithm", "CRC32C");
   // A dead kept connection is detected by the retry, which has a window of its own.
   call.replayable = false;
   auto reply = s3_.call(call);
@@ -186,11 +197,13 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
 }
 
 Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& key, MutableBytes into,
-                                 const GetOptions& options) {
-  S3Call call{.method = "GET", .bucket = bucket, .key = key, .headers = get_headers(options), .into = into};
+                                 const GetOptions& options, const PeerWindow* device) {
+  if (device != nullptr && seals_) return fault(ErrorCode::unsupported, "token: what is sealed passes a CPU");
+  S3Call call{.method = "GET", .bucket = bucket, .key = key, .headers = get_headers(options)};
+  call.into = device == nullptr ? into : MutableBytes();  // a body with a byte is refused
   if (!options.version_id.empty()) call.query.emplace_back("versionId", options.version_id);
   call.stop = options.cancel;
-  const bool verify = s3_.options().verify_checksums && !options.range;
+  const bool verify = s3_.options().verify_checksums && !options.range && device == nullptr;
   if (verify) call.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
   MutableBytes window = into;
   if (options.range && options.range->length > 0 && options.range->length < into.size()) {
@@ -198,8 +211,12 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
   }
   OUT_ASSIGN(const auto sealed, sealed_window(window.size()));
   fabric::WindowDescriptor lent;
-  auto called = call_with_window(std::move(call), window, fabric::Access::server_writes, sealed.get(), lent);
+  auto called = call_with_window(std::move(call), window, device, fabric::Access::server_writes, sealed.get(), lent);
   if (!called) {
+    // A body finds no room. The server sends one when it does not use the window, or not any more.
+    if (device != nullptr && called.error().code == ErrorCode::buffer_too_small) {
+      called.error() = {.code = ErrorCode::unsupported, .message = "token: the server sent the bytes as a body"};
+    }
     if (called.error().s3_code == "InvalidRDMAToken") called.error().code = ErrorCode::unsupported;
     return std::unexpected(std::move(called).error());
   }
@@ -243,12 +260,16 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
 }
 
 Outcome<std::optional<net::HttpReply>> TokenDoor::put(S3Call call, Bytes from, const KnownChecksum& checksum,
-                                                      bool md5_etag, std::string& reason) {
+                                                      bool md5_etag, std::string& reason, const PeerWindow* device) {
+  if (device != nullptr && seals_) {
+    reason = "token: what is sealed passes a CPU";
+    return std::optional<net::HttpReply>();
+  }
   const std::string name = checksum_header(checksum.algorithm);
   if (md5_etag) call.headers.emplace_back("x-verbena-etag", "MD5");
   call.unsigned_payload = true;
   std::erase_if(call.headers, [](const auto& header) { return header.first.starts_with("x-amz-checksum-"); });
-  call.headers.emplace_back(name, checksum.base64);
+  if (!checksum.base64.empty()) call.headers.emplace_back(name, checksum.base64);
   // The server only reads this window (server_reads); the cast does not make it writable.
   const MutableBytes window(const_cast<std::byte*>(from.data()), from.size());
   auto sealed = sealed_window(window.size());
@@ -257,7 +278,7 @@ Outcome<std::optional<net::HttpReply>> TokenDoor::put(S3Call call, Bytes from, c
     return std::optional<net::HttpReply>();
   }
   fabric::WindowDescriptor lent;
-  auto reply = call_with_window(std::move(call), window, fabric::Access::server_reads, sealed->get(), lent);
+  auto reply = call_with_window(std::move(call), window, device, fabric::Access::server_reads, sealed->get(), lent);
   if (!reply) {
     const std::string& code = reply.error().s3_code;
     if (code == "RDMANotSupported" || code == "RDMATransferFailed") knowledge_ = Knowledge::yes;
@@ -269,7 +290,8 @@ Outcome<std::optional<net::HttpReply>> TokenDoor::put(S3Call call, Bytes from, c
   }
   const auto said = reply->header("x-amz-rdma-reply");
   const bool as_asked = *sealed == nullptr || reply->header(rdma::sealed_header);
-  if (said == "200" && as_asked && reply->header(name) == std::string_view(checksum.base64)) {
+  const bool same = checksum.base64.empty() || reply->header(name) == std::string_view(checksum.base64);
+  if (said == "200" && as_asked && same) {
     knowledge_ = Knowledge::yes;
     return std::optional<net::HttpReply>(std::move(*reply));
   }

@@ -40,16 +40,22 @@ class TokenDoor {
   // Bytes move sealed, over https: then the server may be any one of S3.
   bool seals() const { return seals_; }
 
-  // The reply's transfer shows whether the bytes came by RDMA (door token) or in the body (door http, with the reason).
-  // `into` must not be empty. unsupported: the server refused the token itself; or it is too large to be sealed.
-  Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into,
-                        const GetOptions& options);
+  // Opens a link if there is none. Whether it may reach the memory of a GPU.
+  bool reaches_devices();
+
+  // `device`: `into` is a part of that window, which no CPU touches: bytes that do not come by RDMA do not come at all
+  // (unsupported), and no checksum of them is verified. The reply's transfer shows whether the bytes came by RDMA (door
+  // token) or in the body (door http, with the reason). `into` must not be empty. unsupported: the server refused the
+  // token itself; or it is too large to be sealed.
+  Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into, const GetOptions& options,
+                        const PeerWindow* device = nullptr);
 
   // A PUT or UploadPart prepared by the caller, without a body. Succeeds only when the server confirms that RDMA
-  // carried it and returns the same checksum as `from`'s. nullopt and `reason`: declined; send it with a body.
+  // carried it and returns the same checksum as `from`'s, if there is one: of a window of a `device` there need be
+  // none. nullopt and `reason`: declined; send it with a body.
   // outcome_unknown includes a success that cannot be trusted: a server without tokens has stored the empty body.
   Outcome<std::optional<net::HttpReply>> put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
-                                             std::string& reason);
+                                             std::string& reason, const PeerWindow* device = nullptr);
 
  private:
   enum class Knowledge : uint8_t { unknown, yes, no };
@@ -57,9 +63,9 @@ class TokenDoor {
   Outcome<std::unique_ptr<PolledLink>> take(const std::stop_token& stop);
   void give_back(std::unique_ptr<PolledLink> link);
   Outcome<std::unique_ptr<PolledLink>> open_link();
-  // `sealed`: lent in place of `window`; null: the window itself. `lent`: what was.
-  Outcome<net::HttpReply> call_with_window(S3Call call, MutableBytes window, fabric::Access access,
-                                           SealedWindow* sealed, fabric::WindowDescriptor& lent);
+  // `sealed`: lent in place of `window`; null: the window itself, of the host or of `device`. `lent`: what was.
+  Outcome<net::HttpReply> call_with_window(S3Call call, MutableBytes window, const PeerWindow* device,
+                                           fabric::Access access, SealedWindow* sealed, fabric::WindowDescriptor& lent);
   Outcome<std::unique_ptr<SealedWindow>> sealed_window(size_t length) const;  // null: this door does not seal
 
   S3Http& s3_;

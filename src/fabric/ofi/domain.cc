@@ -18,6 +18,16 @@ uint64_t random_key() {
   return key;
 }
 
+// 0 and the region, or libfabric's error. A random key may collide with one in use.
+template <class Register>
+int with_random_key(FidPtr<fid_mr>& region, Register try_register) {
+  fid_mr* made = nullptr;
+  int ret = -FI_ENOKEY;
+  for (int i = 0; i < key_attempts_max && ret == -FI_ENOKEY; ++i) ret = try_register(random_key(), &made);
+  if (ret == 0) region.reset(made);
+  return ret;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Domain>> Domain::open(InfoPtr info) {
@@ -58,14 +68,12 @@ void* Domain::descriptor(const void* p, size_t& contiguous) const {
 }
 
 Result<FidPtr<fid_mr>> Domain::register_region(MutableBytes memory, uint64_t access, const char* failure) {
-  fid_mr* region = nullptr;
-  int ret = -FI_ENOKEY;
-  // A random key may collide with one in use.
-  for (int i = 0; i < key_attempts_max && ret == -FI_ENOKEY; ++i) {
-    ret = fi_mr_reg(domain_.get(), memory.data(), memory.size(), access, 0, random_key(), 0, &region, nullptr);
-  }
+  FidPtr<fid_mr> region;
+  const int ret = with_random_key(region, [&](uint64_t key, fid_mr** made) {
+    return fi_mr_reg(domain_.get(), memory.data(), memory.size(), access, 0, key, 0, made, nullptr);
+  });
   if (ret != 0) return fi_fail(Errc::io_error, failure, ret);
-  return FidPtr<fid_mr>(region);
+  return region;
 }
 
 Result<FidPtr<fid_mr>> Domain::register_landing(MutableBytes memory) {
@@ -73,13 +81,60 @@ Result<FidPtr<fid_mr>> Domain::register_landing(MutableBytes memory) {
 }
 
 Result<Domain::Remote> Domain::register_remote(MutableBytes memory, uint64_t access) {
-  Remote remote;
-  VB_ASSIGN(remote.region, register_region(memory, access, "fi_mr_reg of a window"));
+  VB_ASSIGN(auto region, register_region(memory, access, "fi_mr_reg of a window"));
+  return lent(std::move(region), reinterpret_cast<uint64_t>(memory.data()));
+}
+
+Result<Domain::Remote> Domain::lent(FidPtr<fid_mr> region, uint64_t address) const {
+  Remote remote{.region = std::move(region)};
   remote.key = fi_mr_key(remote.region.get());
   if (remote.key == FI_KEY_NOTAVAIL) return fail(Errc::unsupported, "provider keys are longer than 8 bytes");
   const bool virtual_addresses = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
-  remote.base = virtual_addresses ? reinterpret_cast<uint64_t>(memory.data()) : 0;
+  remote.base = virtual_addresses ? address : 0;
   return remote;
+}
+
+// As a dma-buf, else by its address. A libfabric that was built without CUDA (Debian's, and that of ./dev setup) knows
+// none of its memory. verbs needs to know nothing: the device reads and writes, and libfabric never copies. efa copies
+// what the device cannot do, so there it must know.
+Result<Domain::Remote> Domain::register_device(const PeerLoan& memory, uint64_t access) {
+  if (!reaches_devices()) return fail(Errc::unsupported, "the provider registers no memory of devices");
+  fi_mr_dmabuf dma_buf{};
+  dma_buf.fd = memory.descriptor;
+  dma_buf.offset = memory.address - memory.begin;
+  dma_buf.len = memory.size;
+  dma_buf.base_addr = reinterpret_cast<void*>(static_cast<uintptr_t>(memory.begin));
+  const iovec place{reinterpret_cast<void*>(static_cast<uintptr_t>(memory.address)), memory.size};
+  fi_mr_attr attr{};
+  attr.iov_count = 1;
+  attr.access = access;
+  FidPtr<fid_mr> region;
+  const auto once = [&](uint64_t flags) {
+    return with_random_key(region, [&](uint64_t key, fid_mr** made) {
+      attr.requested_key = key;
+      return fi_mr_regattr(domain_.get(), &attr, flags, made);
+    });
+  };
+  const auto as = [&](uint64_t flags) {
+    attr.iface = FI_HMEM_CUDA;
+    attr.device.cuda = memory.device;
+    const int ret = once(flags);
+    if (ret != -FI_ENOSYS || !provider().starts_with("verbs")) return ret;
+    attr.iface = FI_HMEM_SYSTEM;
+    attr.device.reserved = 0;
+    return once(flags);
+  };
+  int ret = -FI_ENOSYS;
+  if (memory.descriptor >= 0) {
+    attr.dmabuf = &dma_buf;
+    ret = as(FI_MR_DMABUF);
+  }
+  if (ret != 0 && memory.by_address) {
+    attr.mr_iov = &place;
+    ret = as(0);
+  }
+  if (ret != 0) return fi_fail(Errc::unsupported, "fi_mr_regattr of a GPU's memory", ret);
+  return lent(std::move(region), memory.address);
 }
 
 Result<FidPtr<fid_av>> open_address_vector(const Domain& domain, size_t count) {

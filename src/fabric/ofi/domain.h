@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/device.h"
 #include "fabric/ofi/fid.h"
 #include "fabric/ofi/provider.h"
 
@@ -39,6 +40,11 @@ class Domain {
   };
   Result<Remote> register_remote(MutableBytes memory, uint64_t access);
 
+  // It can register memory of devices: register_device() may still be refused for one.
+  bool reaches_devices() const { return (info_->caps & FI_HMEM) != 0; }
+  // The same for memory of a device, which no CPU can touch. unsupported: it is refused.
+  Result<Remote> register_device(const PeerLoan& memory, uint64_t access);
+
   // The target of an RDMA READ on iWARP, whose protocol has the peer write there: memory of one operation, exposed only
   // while that lasts.
   Result<FidPtr<fid_mr>> register_landing(MutableBytes memory);
@@ -46,6 +52,7 @@ class Domain {
   bool iwarp() const { return iwarp_; }
 
  private:
+  Result<Remote> lent(FidPtr<fid_mr> region, uint64_t address) const;
   // Under a random key. `failure` is the context of its error.
   Result<FidPtr<fid_mr>> register_region(MutableBytes memory, uint64_t access, const char* failure);
   explicit Domain(InfoPtr info) : info_(std::move(info)) {}

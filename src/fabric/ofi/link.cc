@@ -20,9 +20,10 @@ constexpr auto nap_max = std::chrono::microseconds(1000);  // providers progress
 
 class OfiLent final : public Lent {
  public:
-  OfiLent(std::shared_ptr<LinkState> link, Domain::Remote remote, MutableBytes bytes)
+  // `bytes`: none of a device.
+  OfiLent(std::shared_ptr<LinkState> link, Domain::Remote remote, uint64_t size, MutableBytes bytes)
       : link_(std::move(link)), region_(std::move(remote.region)), bytes_(bytes) {
-    descriptor_ = {remote.base, bytes.size(), remote.key};
+    descriptor_ = {remote.base, size, remote.key};
   }
   ~OfiLent() override { withdraw(); }
   const WindowDescriptor& descriptor() const override { return descriptor_; }
@@ -175,15 +176,29 @@ void OfiLink::wait(Deadline deadline) {
   ppoll(&entry, fd < 0 ? 0 : 1, &timeout, nullptr);
 }
 
+// The access that a window's owner gives its peer.
+static uint64_t rights_of(Access access) { return access == Access::server_writes ? FI_REMOTE_WRITE : FI_REMOTE_READ; }
+
+Result<void> OfiLink::check_open() const {
+  if (state_->messages->closed()) return fail(Errc::closed, "fabric: the link was cut to revoke a window");
+  return {};
+}
+
 Result<std::unique_ptr<Lent>> OfiLink::lend(MutableBytes memory, Access access) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->messages->closed()) return fail(Errc::closed, "fabric: the link was cut to revoke a window");
+  VB_TRY(check_open());
   Domain::Remote remote;
   if (!memory.empty()) {  // an empty window needs no region
-    const uint64_t rights = access == Access::server_writes ? FI_REMOTE_WRITE : FI_REMOTE_READ;
-    VB_ASSIGN(remote, state_->domain->register_remote(memory, rights));
+    VB_ASSIGN(remote, state_->domain->register_remote(memory, rights_of(access)));
   }
-  return std::make_unique<OfiLent>(state_, std::move(remote), memory);
+  return std::make_unique<OfiLent>(state_, std::move(remote), memory.size(), memory);
+}
+
+Result<std::unique_ptr<Lent>> OfiLink::lend_peer(const PeerLoan& loan, Access access) {
+  const std::lock_guard lock(state_->mutex);
+  VB_TRY(check_open());
+  VB_ASSIGN(auto remote, state_->domain->register_device(loan, rights_of(access)));
+  return std::make_unique<OfiLent>(state_, std::move(remote), loan.size, MutableBytes());
 }
 
 Result<std::shared_ptr<MutableBytes>> OfiLink::allocate(size_t size) { return map_memory(size); }

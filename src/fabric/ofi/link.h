@@ -21,7 +21,7 @@ struct LinkState {
   std::unique_ptr<MessageEndpoint> messages;  // null once the Link is gone
 };
 
-class OfiLink final : public Link {
+class OfiLink final : public Link, public PeerLink {
  public:
   static Result<std::unique_ptr<OfiLink>> open(const Options& options, std::string_view server_address);
   ~OfiLink() override;
@@ -34,9 +34,12 @@ class OfiLink final : public Link {
   void wait(Deadline deadline) override;
   Result<std::unique_ptr<Lent>> lend(MutableBytes memory, Access access) override;
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override;
+  bool reaches_devices() const override { return state_->domain->reaches_devices(); }
+  Result<std::unique_ptr<Lent>> lend_peer(const PeerLoan& loan, Access access) override;
 
  private:
   OfiLink() = default;
+  Result<void> check_open() const;
 
   std::shared_ptr<LinkState> state_ = std::make_shared<LinkState>();
   std::string name_;

@@ -47,6 +47,9 @@ struct Options {
   // connections of an endpoint (default max_recv_wr + 16 x max_send_wr).
   std::optional<size_t> cq_size;
 
+  // connect(): the Link lends memory of devices, too (fabric/device.h, PeerLink), if the provider has that here.
+  bool device_memory = false;
+
   // No peer connects: no Port, only windows of tokens. On tcp no listening socket can then be reached.
   bool dial_only = false;
 
@@ -69,6 +72,7 @@ struct ProviderInfo {
   std::string address;             // its source address as text; empty when it has none
   uint64_t message_bytes_max = 0;  // of one operation
   bool usable = false;             // whether Verbena would choose it
+  bool device_memory = false;      // it registers memory of devices (FI_HMEM)
 };
 std::vector<ProviderInfo> discover();
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "base/log.h"
@@ -71,7 +72,9 @@ void set_environment(const Depths& depths, std::optional<size_t> max_sge = std::
   });
 }
 
-InfoPtr make_hints(Role role, const std::string& provider) {
+enum class Memory { host, device };
+
+InfoPtr make_hints(Role role, const std::string& provider, Memory memory = Memory::host) {
   InfoPtr hints(fi_allocinfo());
   if (!hints) return hints;
   hints->caps = FI_MSG | FI_SEND | FI_RECV | FI_RMA;
@@ -81,6 +84,10 @@ InfoPtr make_hints(Role role, const std::string& provider) {
   hints->ep_attr->type = FI_EP_RDM;
   // All parts of FI_MR_BASIC; the provider clears those that it does not need.
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  if (memory == Memory::device) {
+    hints->caps |= FI_HMEM;
+    hints->domain_attr->mr_mode |= FI_MR_HMEM;
+  }
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   if (!provider.empty()) hints->fabric_attr->prov_name = strdup(provider.c_str());
@@ -280,10 +287,44 @@ Result<std::string> source_address(const Options& options) {
 namespace {
 
 // When asked for `verbs`, libfabric reads all the names of the kernel's symbols, device or not: most of a start's time.
+// TEST_VERBENA_RDMA_DEVICE: a test has a provider of that name without a device.
 bool has_devices() {
+  if (::secure_getenv("TEST_VERBENA_RDMA_DEVICE") != nullptr) return true;
   std::error_code error;
   const std::filesystem::directory_iterator first("/sys/class/infiniband", error);
   return !error && first != std::filesystem::directory_iterator();
+}
+
+// The best that a provider has at this address; null: nothing.
+InfoPtr best_of(const std::string& name, Role role, Memory memory, const Options& options, const std::string& source) {
+  const auto limits = depths(options);
+  const InfoPtr hints = make_hints(role, name, memory);
+  if (!limits || !hints) return {};
+  const char* node = source.empty() ? nullptr : source.c_str();
+  const uint64_t flags = source.empty() ? 0 : FI_SOURCE;
+  hints->tx_attr->size = limits->sends;
+  hints->rx_attr->size = limits->receives;
+  if (options.max_sge) hints->tx_attr->iov_limit = *options.max_sge;
+  fi_info* list = nullptr;
+  int ret = fi_getinfo(api_version, node, nullptr, flags, hints.get(), &list);
+  if (ret != 0 && options.max_sge) {  // report this key, not the provider's absence
+    hints->tx_attr->iov_limit = 0;
+    ret = fi_getinfo(api_version, node, nullptr, flags, hints.get(), &list);
+  }
+  if (ret != 0) return {};
+  const InfoPtr owner(list);
+  const fi_info* best = nullptr;
+  for (const fi_info* i = list; i != nullptr; i = i->next) {
+    if (provider_name(*i) != name) continue;  // "tcp" also lists "tcp;ofi_rxm"
+    if (rank(*i) >= 0 && (best == nullptr || rank(*i) > rank(*best))) best = i;
+  }
+  InfoPtr chosen(best == nullptr ? nullptr : fi_dupinfo(best));
+  if (chosen) chosen->next = nullptr;
+  return chosen;
+}
+
+std::string_view domain_name(const fi_info& info) {
+  return info.domain_attr->name == nullptr ? std::string_view() : info.domain_attr->name;
 }
 
 // Null: there is none.
@@ -291,36 +332,19 @@ Result<InfoPtr> find(const Options& options, Role role, const std::string& sourc
   VB_ASSIGN(const auto limits, depths(options));
   VB_ASSIGN(const auto names, preferences(options.provider));
   set_environment(limits, options.max_sge);
-  const char* node = source.empty() ? nullptr : source.c_str();
-  const uint64_t flags = source.empty() ? 0 : FI_SOURCE;
   for (const auto& name : names) {
     // `auto` with a device key means verbs only.
     if (wants_rdma_device(options) && name != verbs_name) continue;
     if (name == verbs_name && !has_devices()) continue;
-    InfoPtr hints = make_hints(role, name);
-    if (!hints) return fail(Errc::out_of_memory, "fi_allocinfo");
-    hints->tx_attr->size = limits.sends;
-    hints->rx_attr->size = limits.receives;
-    if (options.max_sge) hints->tx_attr->iov_limit = *options.max_sge;
-    fi_info* list = nullptr;
-    int ret = fi_getinfo(api_version, node, nullptr, flags, hints.get(), &list);
-    if (ret != 0 && options.max_sge) {  // report this key, not the provider's absence
-      hints->tx_attr->iov_limit = 0;
-      ret = fi_getinfo(api_version, node, nullptr, flags, hints.get(), &list);
+    InfoPtr chosen = best_of(name, role, Memory::host, options, source);
+    if (!chosen) continue;
+    VB_TRY(check_device(options, limits, *chosen));
+    VB_TRY(check_limits(options, *chosen));
+    // libfabric offers the same device a second time where that can register memory of other devices.
+    if (role == Role::client && options.device_memory && name != "tcp") {
+      InfoPtr both = best_of(name, role, Memory::device, options, source);
+      if (both && domain_name(*both) == domain_name(*chosen)) return both;
     }
-    if (ret != 0) continue;
-    const InfoPtr owner(list);
-    const fi_info* best = nullptr;
-    for (const fi_info* i = list; i != nullptr; i = i->next) {
-      if (provider_name(*i) != name) continue;  // "tcp" also lists "tcp;ofi_rxm"
-      if (rank(*i) >= 0 && (best == nullptr || rank(*i) > rank(*best))) best = i;
-    }
-    if (best == nullptr) continue;
-    VB_TRY(check_device(options, limits, *best));
-    VB_TRY(check_limits(options, *best));
-    InfoPtr chosen(fi_dupinfo(best));
-    if (!chosen) return fail(Errc::out_of_memory, "fi_dupinfo");
-    chosen->next = nullptr;
     return chosen;
   }
   if (wants_rdma_device(options)) VB_TRY(check_device_keys(options, names.front()));
@@ -350,6 +374,19 @@ bool checks_peers() {
   return std::string_view(version).find("-checked2") != std::string_view::npos;
 }
 
+// The domains of a provider that register memory of other devices.
+static std::set<std::string> registers_device_memory(const std::string& name) {
+  std::set<std::string> found;
+  fi_info* list = nullptr;
+  const InfoPtr hints = make_hints(Role::client, name, Memory::device);
+  if (name == "tcp" || !hints || fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &list) != 0) return found;
+  const InfoPtr owner(list);
+  for (const fi_info* i = list; i != nullptr; i = i->next) {
+    if (provider_name(*i) == name) found.emplace(domain_name(*i));
+  }
+  return found;
+}
+
 std::vector<ProviderInfo> discover() {
   std::vector<ProviderInfo> found;
   if (const auto limits = depths(Options{})) set_environment(*limits);
@@ -358,6 +395,7 @@ std::vector<ProviderInfo> discover() {
     fi_info* list = nullptr;
     if (!hints || fi_getinfo(api_version, nullptr, nullptr, 0, hints.get(), &list) != 0) continue;
     const InfoPtr owner(list);
+    const std::set<std::string> devices = registers_device_memory(name);
     for (const fi_info* i = list; i != nullptr; i = i->next) {
       if (provider_name(*i) != name) continue;
       ProviderInfo info;
@@ -366,6 +404,7 @@ std::vector<ProviderInfo> discover() {
       info.domain = i->domain_attr->name != nullptr ? i->domain_attr->name : "";
       info.message_bytes_max = i->ep_attr->max_msg_size;
       info.usable = rank(*i) >= 0;
+      info.device_memory = devices.contains(info.domain);
       if (const auto source = source_of(*i)) info.address = source->ip.to_string();
       // libfabric lists one for each memory-registration mode and the like; the list is reduced to one of each.
       const bool known = std::any_of(found.begin(), found.end(), [&info](const ProviderInfo& other) {

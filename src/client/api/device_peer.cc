@@ -1,0 +1,49 @@
+// A window's memory for RDMA devices of this host.
+#include "client/api/device.h"
+
+namespace verbena::client {
+namespace {
+
+class PeerNativeMemory final : public NativeMemory {
+ public:
+  PeerNativeMemory(std::shared_ptr<const memory::cuda::PeerMemory> memory, MutableBytes bytes)
+      : window_(std::move(memory), bytes) {}
+  MutableBytes bytes() const override { return window_.bytes(); }
+  const PeerWindow* peer() const override { return &window_; }
+
+ private:
+  const PeerWindow window_;
+};
+
+}  // namespace
+
+const NativeMemory* DevicePeer::find(const std::vector<memory::cuda::Allocation>& allocations, MutableBytes window,
+                                     std::string& why) {
+  using memory::cuda::Driver;
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(asked_, true)) {
+    const auto driver = Driver::get();
+    auto made = driver ? memory::cuda::PeerMemory::of(**driver, allocations, reinterpret_cast<uintptr_t>(window.data()),
+                                                      window.size())
+                       : std::unexpected(driver.error());
+    if (made) {
+      memory_ = std::make_shared<PeerNativeMemory>(std::move(*made), window);
+    } else {
+      why_ = made.error().text;
+    }
+  }
+  if (memory_ == nullptr) {
+    why = why_;
+  } else if (memory_->peer()->rests()) {
+    why = "the RDMA device has refused this memory a moment ago";
+    return nullptr;
+  }
+  return memory_.get();
+}
+
+DevicePeer::~DevicePeer() {
+  // The driver cannot be used in the child of a fork.
+  if (memory_ != nullptr && forks_ != client::forks()) new std::shared_ptr<NativeMemory>(std::move(memory_));
+}
+
+}  // namespace verbena::client

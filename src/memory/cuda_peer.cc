@@ -1,0 +1,109 @@
+#include "memory/cuda_peer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "memory/cuda_context.h"
+
+namespace verbena::memory::cuda {
+namespace {
+
+// RDMA devices map a GPU's memory in pages of this size; a smaller range is exported where the allocation is smaller.
+constexpr uint64_t device_page = 64 * KiB;
+
+uint64_t down(uint64_t address, uint64_t page) { return address / page * page; }
+uint64_t up(uint64_t address, uint64_t page) { return down(address + page - 1, page); }
+
+std::unexpected<Fault> failed(std::string why) { return std::unexpected(Fault{.text = std::move(why)}); }
+
+int attribute_of(const Driver& driver, int number, int attribute) {
+  int device = 0, value = 0;
+  if (driver.calls().device(&device, number) != success) return 0;
+  return driver.calls().device_attribute(&value, attribute, device) == success ? value : 0;
+}
+
+}  // namespace
+
+bool has_peer_module() {
+  if (const char* said = ::secure_getenv("TEST_VERBENA_PEER_MODULE"); said != nullptr) return *said == '1';
+  return ::access("/sys/module/nvidia_peermem", F_OK) == 0 || ::access("/sys/module/nv_peer_mem", F_OK) == 0;
+}
+
+Outcome<std::shared_ptr<const PeerMemory>> PeerMemory::of(const Driver& driver,
+                                                          const std::vector<Allocation>& allocations, uint64_t address,
+                                                          uint64_t size) {
+  const int device = allocations.front().device;
+  auto context = context_of(driver, device);
+  if (!context) return std::unexpected(std::move(context).error());
+  std::shared_ptr<PeerMemory> made(new PeerMemory(driver, *context, device));
+  if (auto ordered = made->check_order(); !ordered) return std::unexpected(std::move(ordered).error());
+  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t first = down(allocations.front().begin, page);
+  const uint64_t last = up(allocations.back().begin + allocations.back().size, page);
+  const auto range = [&](uint64_t to) {
+    return made->export_range(std::max(down(address, to), first), std::min(up(address + size, to), last));
+  };
+  auto exported = range(device_page);
+  if (!exported) exported = range(page);
+  if (!exported && !made->by_address()) {
+    return failed(exported.error().text + ", and the module nvidia_peermem is not loaded");
+  }
+  for (const Allocation& one : allocations) {
+    // Asynchronous copies that a caller takes for synchronous ones end before an RDMA device reads.
+    constexpr int yes = 1;
+    if (driver.calls().set_pointer_attribute != nullptr) {
+      static_cast<void>(in_context(driver, *context, "cuPointerSetAttribute", [&](const Calls& c) {
+        return c.set_pointer_attribute(&yes, pointer_sync_memops, one.begin);
+      }));
+    }
+    if (auto piece = Physical::behind(driver, one)) made->pieces_.push_back(std::move(*piece));
+  }
+  return made;
+}
+
+// Whether what an RDMA device has written is sure to be seen by what the device does later.
+Outcome<> PeerMemory::check_order() {
+  if (attribute_of(driver_, device_, device_write_order) >= order_for_owner) return {};
+  const bool by_host = (attribute_of(driver_, device_, device_flush_options) & flush_by_host) != 0;
+  if (!by_host || driver_.calls().flush_writes == nullptr) {
+    return failed("the device does not order writes of other devices, and its driver does not flush them");
+  }
+  flushes_ = true;
+  return {};
+}
+
+Outcome<> PeerMemory::export_range(uint64_t begin, uint64_t end) {
+  if (driver_.calls().range_handle == nullptr || attribute_of(driver_, device_, device_dma_buf) == 0) {
+    return failed(driver_.path() + " exports no dma-buf");
+  }
+  int descriptor = -1;
+  const auto ask = [&](unsigned long long flags) {
+    return in_context(driver_, context_, "cuMemGetHandleForAddressRange", [&](const Calls& c) {
+      return c.range_handle(&descriptor, begin, end - begin, range_as_dma_buf, flags);
+    });
+  };
+  Outcome<> done = failed({});
+  if (driver_.version() >= version_of_range_over_pcie) done = ask(range_over_pcie);
+  if (!done) done = ask(0);  // most platforms have PCIe alone, and refuse to be asked for it
+  if (!done) return done;
+  dma_buf_ = Fd(descriptor);
+  begin_ = begin;
+  return {};
+}
+
+bool PeerMemory::is_there(uint64_t address, uint64_t size) const {
+  const uint64_t end = address + size;
+  return std::ranges::all_of(pieces_, [&](const auto& piece) {
+    return piece->begin() >= end || piece->begin() + piece->size() <= address || piece->is_there();
+  });
+}
+
+Outcome<> PeerMemory::settle_writes() const {
+  if (!flushes_) return {};
+  return in_context(driver_, context_, "cuFlushGPUDirectRDMAWrites",
+                    [](const Calls& c) { return c.flush_writes(flush_current_context, flush_for_owner); });
+}
+
+}  // namespace verbena::memory::cuda

@@ -1,0 +1,52 @@
+// Memory of a device for other devices of this host, which read and write it themselves (peer DMA): an RDMA device is
+// given it as a dma-buf, or, where the driver exports none, finds it by its address with the kernel's peer memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/fd.h"
+#include "memory/cuda_physical.h"
+
+namespace verbena::memory::cuda {
+
+// Whether the kernel has NVIDIA's module for RDMA devices that find a GPU's memory by its address.
+// TEST_VERBENA_PEER_MODULE, if it is set, says so for tests.
+bool has_peer_module();
+
+// A range of addresses of a device. A dma-buf keeps the physical memory that was there, also if that is freed
+// meanwhile: is_there() says whether it is still the same.
+class PeerMemory {
+ public:
+  // [address, address + size), which these allocations cover. `failed`: no other device can reach it, or what one has
+  // written would not be sure to be seen.
+  static Outcome<std::shared_ptr<const PeerMemory>> of(const Driver& driver, const std::vector<Allocation>& allocations,
+                                                       uint64_t address, uint64_t size);
+  PeerMemory(const PeerMemory&) = delete;
+
+  int device() const { return device_; }
+  int descriptor() const { return dma_buf_.get(); }  // of the dma-buf, this object's; -1: none
+  uint64_t begin() const { return begin_; }          // the device's address of the dma-buf's first byte
+  bool by_address() const { return by_address_; }    // the kernel finds the memory also without it
+  // What other devices reach at these addresses is what the device has there. Only memory of the virtual memory API can
+  // be replaced: allocations are told from each other by their ids.
+  bool is_there(uint64_t address, uint64_t size) const;
+  // Called after other devices' writes have completed: work that the device begins later sees them.
+  Outcome<> settle_writes() const;
+
+ private:
+  PeerMemory(const Driver& driver, void* context, int device) : driver_(driver), context_(context), device_(device) {}
+  Outcome<> check_order();
+  Outcome<> export_range(uint64_t begin, uint64_t end);
+
+  const Driver& driver_;
+  void* const context_;
+  const int device_;
+  const bool by_address_ = has_peer_module();
+  bool flushes_ = false;  // the device does not order other devices' writes itself
+  Fd dma_buf_;
+  uint64_t begin_ = 0;
+  std::vector<std::shared_ptr<const Physical>> pieces_;
+};
+
+}  // namespace verbena::memory::cuda
