@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 
-#include "base/turns.h"
 #include "s3/access/bound.h"
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
@@ -90,12 +89,9 @@ Task<Result<void>> read_lifecycle(store::Document text, BucketAccess& access) {
   const auto work = [&text] { return lifecycle_rules_of(*text); };
   Result<std::shared_ptr<const std::vector<LifecycleRule>>> rules;
   if (text->size() > read_at_once_bytes) {
-    rules = co_await beside_loop("document", work);
-    // That thread's queue is full, perhaps by other callers: no request is refused for it, and none holds the loop.
-    while (!rules && rules.error() == Errc::slow_down) {
-      co_await Turns().pass();
-      rules = co_await beside_loop("document", work);
-    }
+    // No request is refused because that thread has much to do, perhaps for other callers: each waits for what came
+    // before it, and there are no more than requests in progress.
+    rules = co_await beside_loop_in_order("document", work);
   } else {
     rules = work();
   }
