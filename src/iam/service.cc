@@ -200,7 +200,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     co_return;
   }
   if (is_about_stored(name, body)) {
-    co_await answer_stored(identities_, buckets_, quota_changed_, name, body, response);
+    co_await answer_stored(identities_, buckets_, quota_set_, name, body, response);
     co_return;
   }
   if (sets_sizes(name, body) && !buckets_.keeps_usage()) {
@@ -224,7 +224,6 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
   };
   const auto done = co_await pool_.run("admin", std::move(work));
   if (!done) write_admin_error(done.error(), {}, response);
-  if (name.starts_with("quota-")) quota_changed_();
 }
 
 }  // namespace verbena::iam

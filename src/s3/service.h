@@ -20,7 +20,6 @@
 
 namespace verbena::s3 {
 
-class AccessGeneration;
 std::shared_ptr<AccessGeneration> make_access_generation();
 class RequestLog;
 class EventQueues;

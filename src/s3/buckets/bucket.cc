@@ -25,7 +25,7 @@ Task<Result<void>> create_bucket(Service& service, const Call& caller, const std
     info.lock.enabled = true;
   }
   auto created = co_await service.store.create_bucket(std::move(info));
-  note_change(service, created);
+  note_change(service, bucket, created);
   if (!created && created.error() == Errc::bucket_already_exists) {
     VB_CO_ASSIGN(const store::BucketInfo present, co_await service.store.bucket(bucket));
     if (present.owner == owner_of(caller)) co_return fail(Errc::bucket_already_owned_by_you, "create bucket");
@@ -41,8 +41,8 @@ Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller
 Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std::string& bucket) {
   VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
   auto removed = co_await service.store.remove_bucket(bucket);
-  if (removed) service.limits->forget(bucket, service.access->now());
-  note_change(service, removed);
+  if (removed) service.limits->forget(bucket, service.access->now(bucket));
+  note_change(service, bucket, removed);
   co_return removed;
 }
 

@@ -65,7 +65,7 @@ class Engine final : public Context {
   Task<Result<void>> look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living);
 
   const WallClock& clock_source;
-  const std::function<void()> on_change;
+  const std::function<void(std::string_view bucket)> on_change;
   const std::function<bool(const std::optional<std::string>&)> on_accounts;
   const Options::TakeKeys on_keys;
   const bool is_holder;

@@ -208,7 +208,7 @@ void Engine::make_bus() {
   helpers.read = [this](std::string name) { return reload_named(std::move(name)); };
   helpers.read_all = [this] { return reload_buckets(); };
   helpers.forget_kept = [this](std::string_view name) { read_leases->let_go_of_bucket(name); };
-  helpers.on_change = [this] { on_change(); };
+  helpers.on_change = [this](std::string_view name) { on_change(name); };
   helpers.fresh = [this] { return bus->fresh(); };
   in_flight = std::make_shared<InFlightChanges>(registry, io, intent_lasts, std::move(helpers));
   InvalidationBus::Subscriber subscriber;
@@ -273,10 +273,10 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
     co_return co_await reload_keys();
   } else if (bucket == InvalidationBus::everything) {
     VB_CO_TRY(co_await reload_all());
+    on_change({});
   } else {
     VB_CO_TRY(co_await reload_numbered(bucket));
   }
-  on_change();
   co_return Result<void>{};
 }
 
@@ -352,7 +352,10 @@ Task<Result<void>> Engine::reload_numbered(uint64_t id) {
   if (!state && state.error() == Errc::no_such_bucket) co_return Result<void>{};
   if (!state) co_return std::unexpected(state.error());
   std::string name = (*state)->record.info.name;  // which never changes
-  co_return co_await reload_locked(id, std::move(name));
+  std::string copy = name;
+  VB_CO_TRY(co_await reload_locked(id, std::move(copy)));
+  on_change(name);
+  co_return Result<void>{};
 }
 
 // Forgets a bucket that no longer exists.
@@ -396,6 +399,7 @@ void Engine::forget(const Bucket& bucket) {
   book.forget(bucket.id);
   const auto now = buckets.find(bucket.name);
   if (now && now->id == bucket.id) buckets.remove(bucket.name);
+  on_change(bucket.name);
 }
 
 void Engine::forget(uint64_t id) {
