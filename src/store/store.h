@@ -273,8 +273,10 @@ struct VersionPage {
 };
 
 // An event to be queued. Queues have names of lower-case letters, digits, '-' and '_'.
+class EventRoom;
 struct EventRow {
   std::string queue, record;
+  std::shared_ptr<EventRoom> room{};  // null: the queue has no bound
 };
 struct QueuedEvent {
   uint64_t id = 0;  // grows with the changes of a key; with those of a bucket if one server alone makes them
