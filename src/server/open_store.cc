@@ -178,6 +178,7 @@ std::expected<void, std::string> Server::State::open_store() {
   service->accounts = identities.get();
   identities->when_limits_change([access = service->access](std::string_view owner) { access->owner_changed(owner); });
   service->credentials = identities.get();
+  service->buckets_max = config.buckets_max;
   service->express = {.enabled = config.s3_express.enabled, .zone = config.s3_express.zone};
   service->encryption = {.keys = keys.get(),
                          .by_default = config.encryption.by_default == "AES256",

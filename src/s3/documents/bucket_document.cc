@@ -11,6 +11,7 @@ bool is_refusal(Errc code) {
   switch (code) {
     case Errc::bucket_already_exists:
     case Errc::bucket_not_empty:
+    case Errc::too_many_buckets:
     case Errc::invalid_bucket_state:
     case Errc::invalid_argument:
     case Errc::precondition_failed:

@@ -45,6 +45,7 @@ class Engine final : public Context {
   Task<Result<void>> reload(uint64_t bucket);
   Task<Result<void>> reload_all();  // on the engine's thread, like the next
   Task<Result<void>> reload_buckets();
+  Task<Result<void>> settle_names();
   using NamedBuckets = std::vector<std::pair<std::string, uint64_t>>;
   Task<Result<void>> reload_each(NamedBuckets wanted);
   Task<Result<void>> reload_numbered(uint64_t id);

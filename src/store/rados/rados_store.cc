@@ -403,9 +403,7 @@ void Engine::forget(const Bucket& bucket) {
 }
 
 void Engine::forget(uint64_t id) {
-  for (const auto& known : buckets.all()) {
-    if (known->id == id) forget(*known);
-  }
+  if (const auto known = buckets.find_id(id)) forget(*known);
 }
 
 // The caller holds the lock of the bucket's name.
@@ -461,17 +459,24 @@ std::expected<std::unique_ptr<RadosStore>, std::string> RadosStore::connect(cons
 RadosStore::RadosStore(std::shared_ptr<Engine> engine) : EngineStore(engine), engine_(std::move(engine)) {}
 RadosStore::~RadosStore() { engine_->close(); }
 
+// Until memory has all buckets as of a moment after the call.
+Task<Result<void>> Engine::settle_names() {
+  if (!fresh()) co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
+  if (in_flight->intents().all()) co_return co_await in_flight->settle_all();
+  for (const std::string& name : in_flight->intents().names()) VB_CO_TRY(co_await settle(name));
+  co_return Result<void>{};
+}
+
 Task<Result<std::vector<BucketInfo>>> RadosStore::buckets() {
   auto engine = engine_;
-  if (!engine->fresh()) {
-    co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
-  }
-  if (engine->in_flight->intents().all()) {
-    VB_CO_TRY(co_await engine->in_flight->settle_all());
-  } else {
-    for (const std::string& name : engine->in_flight->intents().names()) VB_CO_TRY(co_await engine->settle(name));
-  }
+  VB_CO_TRY(co_await engine->settle_names());
   co_return engine->buckets.list();
+}
+
+Task<Result<std::vector<BucketInfo>>> RadosStore::buckets_of(OwnersBuckets which) {
+  auto engine = engine_;
+  VB_CO_TRY(co_await engine->settle_names());
+  co_return engine->buckets.of(which);
 }
 
 // Requests the owner's usage, so that other servers' counts are read soon.

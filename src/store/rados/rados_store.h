@@ -59,6 +59,7 @@ class RadosStore final : public EngineStore, public SharedKeys {
   ~RadosStore() override;
 
   Task<Result<std::vector<BucketInfo>>> buckets() override;
+  Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) override;
   Result<UsageNow> usage_now(std::string_view bucket) override;
   Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
