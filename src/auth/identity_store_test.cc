@@ -1,6 +1,5 @@
 #include "auth/identity_store.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -780,34 +779,6 @@ TEST_F(IdentityStoreTest, AccountsThatAreReadAnewKeepWhatWasTakenOfTheirQuotas) 
   EXPECT_EQ(store_->limits_of("acme-id"), before);
   EXPECT_NE(store_->limits_of("acme-id")->admit(1, 0), 0u);
   EXPECT_EQ((*store_->find("AKALICE", {}, now))->principal->limits, of_alice);
-}
-
-// Any change of an account made what is cached of every account's buckets stale, on each server of a cluster.
-TEST_F(IdentityStoreTest, OnlyAccountsWhoseLimitsChangedAreNamed) {
-  ASSERT_TRUE(add_account("acme", "acme-id", "AKACME"));
-  ASSERT_TRUE(add_account("other", "other-id", "AKOTHER"));
-  std::vector<std::string> named;
-  store_->when_limits_change([&](std::string_view id) {
-    named.emplace_back(id);
-    EXPECT_EQ(store_->limits_of("acme-id") != nullptr, named.size() == 1) << "it is visible when it is told";
-  });
-  using testing::ElementsAre, testing::IsEmpty;
-  add_user("acme", "alice", "AKALICE");
-  EXPECT_THAT(named, IsEmpty());
-  const auto set = [&](const LimitsPtr& limits) {
-    ASSERT_TRUE(change("acme", [&](AccountEntry& entry) { entry.limits = limits; }));
-  };
-  set(make_limits(Quota{.bytes = 1000}));
-  EXPECT_THAT(named, ElementsAre("acme-id"));
-  ASSERT_TRUE(store_->take(text()));
-  EXPECT_THAT(named, ElementsAre("acme-id")) << "read anew, but the same";
-  set(nullptr);
-  EXPECT_THAT(named, ElementsAre("acme-id", "acme-id"));
-  ASSERT_TRUE(store_->change([](AccountMap& accounts) -> Result<void> {
-    std::erase_if(accounts, [](const auto& one) { return one.second->name == "other"; });
-    return {};
-  }));
-  EXPECT_THAT(named, ElementsAre("acme-id", "acme-id", "other-id"));
 }
 
 TEST_F(IdentityStoreTest, AFileWhoseQuotaIsNoneIsNotRead) {

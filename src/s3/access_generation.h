@@ -14,11 +14,13 @@ namespace verbena::s3 {
 // A number for the documents of each bucket, and one for what is cached of each account (its limits). Each thread
 // caches recently used records; a record from before the last change of its bucket, or of its owner, is read again. So
 // a change holds for every request that begins after it was acknowledged, and a caller that changes its own bucket in a
-// loop leaves the records of others alone.
+// loop leaves the records of others alone. A request that still uses an older record began before the change was
+// acknowledged: it is served as if it had come first, and one that waits for a body asks again before it changes
+// anything (may_have_changed()).
 //
 // The numbers lie in a table of a fixed size, at places by a hash of the name. Two names may share a place: then a
-// change of one makes the other's record stale, too, which costs a reading and is never wrong. The hash has a secret, so
-// no client can choose a name that shares another one's place.
+// change of one makes the other's record stale, too, which costs a reading and is never wrong. The hash has a secret,
+// so no client can choose a name that shares another one's place.
 class AccessGeneration {
  public:
   enum class Place : uint16_t {};
