@@ -137,6 +137,25 @@ void keep_limits(AccountMap& accounts, const AccountMap& before) {
   }
 }
 
+// An account whose limits are the same has the same object (keep_limits()).
+void for_each_with_other_limits(const AccountMap& before, const AccountMap& after,
+                                const IdentityStore::LimitsChanged& call) {
+  const auto same_in = [](const AccountMap& accounts, const auto& one) {
+    const auto other = accounts.find(one.first);
+    if (other == accounts.end()) return false;
+    return other->second == one.second || (other->second->limits == one.second->limits &&
+                                           other->second->account->canonical_id == one.second->account->canonical_id);
+  };
+  std::set<std::string_view> changed;
+  for (const auto& one : before) {
+    if (!same_in(after, one)) changed.insert(one.second->account->canonical_id);
+  }
+  for (const auto& one : after) {
+    if (!same_in(before, one)) changed.insert(one.second->account->canonical_id);
+  }
+  for (const std::string_view canonical_id : changed) call(canonical_id);
+}
+
 std::shared_ptr<const Identities::Compiled> compile_account(const AccountEntryPtr& entry) {
   auto out = std::make_shared<Identities::Compiled>();
   out->entry = entry;
@@ -298,12 +317,24 @@ IdentitiesPtr IdentityStore::snapshot() const {
   return snapshot_;
 }
 
+void IdentityStore::when_limits_change(LimitsChanged limits_changed) {
+  auto made = std::make_shared<const LimitsChanged>(std::move(limits_changed));
+  const std::unique_lock lock(mutex_);
+  limits_changed_ = std::move(made);
+}
+
 void IdentityStore::show(IdentitiesPtr next) {
+  const IdentitiesPtr shown = next;
+  std::shared_ptr<const LimitsChanged> limits_changed;
   {
     std::unique_lock lock(mutex_);
     snapshot_.swap(next);  // the old one is destroyed outside of the lock
+    limits_changed = limits_changed_;
   }
   changed();
+  if (limits_changed != nullptr && next != nullptr) {
+    for_each_with_other_limits(*next->accounts, *shown->accounts, *limits_changed);
+  }
 }
 
 Result<void> IdentityStore::change(const std::function<Result<void>(AccountMap&)>& edit) {

@@ -44,6 +44,10 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   // "ldap/NAME" or "certificate/NAME", as in ARNs, `tags` are those of the current configuration. Sessions of a voucher
   // whose tag is not among them have ended.
   void set_voucher(const std::string& name, std::set<std::string> tags);
+  // Sets what is called with an account's canonical id when its limits have changed, or it came or went: after that is
+  // visible, and before the change is acknowledged. Thread-safe itself, and calls nothing here.
+  using LimitsChanged = std::function<void(std::string_view canonical_id)>;
+  void when_limits_change(LimitsChanged limits_changed);
   // Replaces the accounts by the shared text. Errors leave everything as it was.
   Result<void> take(const std::optional<std::string>& text);
 
@@ -115,6 +119,7 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   mutable std::shared_mutex mutex_;  // guards the following: held to copy a pointer, or for one look-up
   std::map<std::string, std::set<std::string>, std::less<>> vouchers_;
   IdentitiesPtr snapshot_;
+  std::shared_ptr<const LimitsChanged> limits_changed_;
   const uint64_t number_;  // among the stores of this process
 };
 

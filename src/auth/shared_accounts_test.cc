@@ -1,4 +1,5 @@
 // Accounts that several servers share by one text: what a change and its notification parse.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "auth/identifiers.h"
@@ -82,6 +83,38 @@ TEST_F(SharedAccountsTest, AnotherServersChangeIsSeenByTheNextOne) {
   ASSERT_TRUE(one->take(text_.text));
   EXPECT_NE(one->account_named("bob"), nullptr);
   EXPECT_TRUE(one->find("AKbob", "", made_s));
+}
+
+// Any change of an account made what is cached of every account's buckets stale, on each server of the cluster.
+TEST_F(SharedAccountsTest, OnlyAccountsWhoseLimitsChangedAreNamed) {
+  const auto one = server(), two = server();
+  ASSERT_TRUE(add(*one, "alice"));
+  ASSERT_TRUE(add(*one, "bob"));
+  std::vector<std::string> named;
+  two->when_limits_change([&](std::string_view id) {
+    named.emplace_back(id);
+    EXPECT_EQ(two->limits_of("alice-id") != nullptr, named.size() == 1) << "it is visible when it is told";
+  });
+  using testing::ElementsAre, testing::IsEmpty;
+  const auto change_alice = [&](const std::function<void(AccountEntry&)>& edit) {
+    return one->change_account(one->account_named("alice")->account->id, [&](AccountEntry& entry) -> Result<void> {
+      edit(entry);
+      return {};
+    });
+  };
+  ASSERT_TRUE(change_alice([](AccountEntry& entry) { entry.keys.clear(); }));
+  EXPECT_THAT(named, IsEmpty());
+  ASSERT_TRUE(change_alice([](AccountEntry& entry) { entry.limits = make_limits(Quota{.bytes = 1000}); }));
+  EXPECT_THAT(named, ElementsAre("alice-id"));
+  ASSERT_TRUE(two->take(text_.text));
+  EXPECT_THAT(named, ElementsAre("alice-id")) << "read anew, but the same";
+  ASSERT_TRUE(change_alice([](AccountEntry& entry) { entry.limits = nullptr; }));
+  EXPECT_THAT(named, ElementsAre("alice-id", "alice-id"));
+  ASSERT_TRUE(one->change([](AccountMap& accounts) -> Result<void> {
+    std::erase_if(accounts, [](const auto& account) { return account.second->name == "bob"; });
+    return {};
+  }));
+  EXPECT_THAT(named, ElementsAre("alice-id", "alice-id", "bob-id"));
 }
 
 TEST_F(SharedAccountsTest, AChangeThatLostLeavesNothing) {

@@ -26,4 +26,11 @@ Task<std::invoke_result_t<Fn>> beside_loop(const char* reason, Fn work) {
   co_return co_await pool.run(reason, std::move(work));
 }
 
+// Not refused when many wait: BlockingPool::run_in_order().
+template <class Fn>
+Task<std::invoke_result_t<Fn>> beside_loop_in_order(const char* reason, Fn work) {
+  BlockingPool& pool = pool_beside(co_await boost::asio::this_coro::executor);
+  co_return co_await pool.run_in_order(reason, std::move(work));
+}
+
 }  // namespace verbena

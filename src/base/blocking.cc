@@ -108,9 +108,14 @@ bool BlockingPool::leave(std::chrono::milliseconds at_most) {
 }
 
 bool BlockingPool::submit(const char* reason, std::function<void()> work) {
+  return submit(reason, std::move(work), Queued::within_bound);
+}
+
+bool BlockingPool::submit(const char* reason, std::function<void()> work, Queued queued) {
   {
     const std::lock_guard lock(state_->mutex);
-    if (state_->queue.size() >= state_->queue_max || state_->stopping) return false;
+    const bool full = queued == Queued::within_bound && state_->queue.size() >= state_->queue_max;
+    if (full || state_->stopping) return false;
     state_->queue.push_back({reason, std::move(work), ticks()});
   }
   state_->ready.notify_one();

@@ -33,9 +33,26 @@ class BlockingPool {
   // is a static string; it labels verbena_blocking_calls_total and verbena_blocking_microseconds_total.
   template <class Fn>
   Task<std::invoke_result_t<Fn>> run(const char* reason, Fn fn) {
+    return run(reason, std::move(fn), Queued::within_bound);
+  }
+  // The same behind what waits, however much that is: for callers that would have to ask again, each of which is
+  // bounded elsewhere (a request in progress). If each asked again, the one that waits longest could be served last.
+  // slow_down: the pool is ending.
+  template <class Fn>
+  Task<std::invoke_result_t<Fn>> run_in_order(const char* reason, Fn fn) {
+    return run(reason, std::move(fn), Queued::always);
+  }
+
+  // Without a coroutine. False when the queue is full (then `work` never runs).
+  bool submit(const char* reason, std::function<void()> work);
+
+ private:
+  enum class Queued : uint8_t { within_bound, always };
+  template <class Fn>
+  Task<std::invoke_result_t<Fn>> run(const char* reason, Fn fn, Queued queued) {
     using R = std::invoke_result_t<Fn>;
     auto executor = co_await boost::asio::this_coro::executor;
-    auto initiate = [this, reason, executor](auto handler, Fn work) {
+    auto initiate = [this, reason, executor, queued](auto handler, Fn work) {
       // The handler is shared because std::function copies what it holds.
       auto shared = std::make_shared<decltype(handler)>(std::move(handler));
       auto done = [executor, shared](R result) {
@@ -50,7 +67,7 @@ class BlockingPool {
         work.reset();
         done(std::move(result));
       };
-      if (!submit(reason, std::move(job))) {
+      if (!submit(reason, std::move(job), queued)) {
         done(fail(Errc::slow_down, "blocking pool is full"));
       }
     };
@@ -58,10 +75,8 @@ class BlockingPool {
         std::move(initiate), boost::asio::use_awaitable, std::move(fn));
   }
 
-  // Without a coroutine. False when the queue is full (then `work` never runs).
-  bool submit(const char* reason, std::function<void()> work);
+  bool submit(const char* reason, std::function<void()> work, Queued queued);
 
- private:
   struct State;
   std::shared_ptr<State> state_;  // shared with its threads
 };

@@ -51,6 +51,7 @@ struct Config {
   std::optional<uint64_t> bounds_memory;  // of the orders of bounded buckets; unset: an eighth of the machine's
   DiskIo disk_io = DiskIo::automatic;
   log::Level log_level = log::Level::info;
+  uint64_t buckets_max = 10'000;                  // of one account
   std::chrono::seconds bucket_log_interval{300};  // from the first of a batch of bucket log records to its delivery
   uint64_t scrub_rate = 8 * MiB;                  // bytes per second of the scrub; 0: no scrub
   std::chrono::seconds scrub_rest{86'400};        // between two rounds

@@ -296,6 +296,8 @@ const std::array keys{
     ConfigKey{"lifecycle_day", "86400",
               "length of a day for lifecycle rules, in seconds; shorter ones are for test suites",
               [](C& c, S& t) { return parse_duration(c.lifecycle_day, t, 1, 86'400); }},
+    ConfigKey{"buckets_max", "10000", "buckets that one account may have, directory buckets among them",
+              [](C& c, S& t) { return parse_number(c.buckets_max, t, 1, 10'000'000); }},
     ConfigKey{"bucket_log_interval", "300", "seconds until the log records of a bucket are delivered as an object",
               [](C& c, S& t) { return parse_duration(c.bucket_log_interval, t, 1, 3600); }},
     ConfigKey{"scrub_rate", "8 MiB", "bytes per second that are read to find damage, while the disk has time; 0: none",

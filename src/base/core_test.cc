@@ -208,5 +208,27 @@ TEST(BlockingPool, AFullQueueAnswersAtOnce) {
   go = true;
 }
 
+// A caller that was refused asked again and again, and those that came later could be served before it, without end.
+TEST(BlockingPool, WhatIsNotRefusedRunsInTheOrderInWhichItCame) {
+  boost::asio::io_context io;
+  std::atomic<bool> go{false};
+  std::vector<int> order;  // used by the pool's only thread, and when that has nothing to do
+  BlockingPool pool(1, 1);
+  ASSERT_TRUE(pool.submit("test.block", [&] {
+    while (!go) std::this_thread::yield();
+  }));
+  const auto note = [&](int number) -> Task<> {
+    const auto work = [&order, number]() -> Result<bool> {
+      order.push_back(number);
+      return true;
+    };
+    EXPECT_TRUE(co_await pool.run_in_order("test.in_order", work));
+  };
+  for (int i = 0; i < 5; ++i) boost::asio::co_spawn(io, note(i), boost::asio::detached);
+  boost::asio::post(io, [&] { go = true; });
+  io.run();
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
 }  // namespace
 }  // namespace verbena

@@ -120,6 +120,7 @@ std::string_view to_string(Errc code) {
     VB_NAME(no_such_entity);
     VB_NAME(entity_already_exists);
     VB_NAME(delete_conflict);
+    VB_NAME(too_many_buckets);
     VB_NAME(limit_exceeded);
     VB_NAME(malformed_policy_document);
     VB_NAME(validation_error);

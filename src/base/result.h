@@ -116,6 +116,7 @@ enum class Errc : uint16_t {
   encryption_type_mismatch = 94,
 
   quota_exceeded = 95,
+  too_many_buckets = 99,
 
   // RDMA: S3 with a token (docs/s3.md).
   invalid_rdma_token = 96,

@@ -15,6 +15,8 @@ namespace verbena::client {
 
 // Thread-safe. Must outlive the work.
 class OrderedWork {
+  struct Item;
+
  public:
   using Work = std::function<void()>;
   // `post` runs a function on another thread, perhaps later.
@@ -25,24 +27,54 @@ class OrderedWork {
   // turn has come calls `cancelled` instead of `work`, at once and on the thread that requests it; it must not block.
   void add(const std::string& name, Work work, const std::stop_token& stop = {}, Work cancelled = {}) {
     auto item = std::make_shared<Item>();
-    item->work = std::move(work);
-    if (stop.stop_possible()) item->stopped.emplace(stop, Stopped{*item, std::move(cancelled)});
-    {
-      const std::lock_guard lock(mutex_);
-      const auto [found, is_first] = waiting_.try_emplace(name);
-      found->second.push_back(std::move(item));
-      if (!is_first) return;
-    }
-    post_([this, name] { run(name); });
+    item->set(std::move(work), stop, std::move(cancelled));
+    std::unique_lock lock(mutex_);
+    Entry& entry = entries_[name];
+    item->state = Item::State::given;
+    ++entry.works;
+    entry.items.push_back(std::move(item));
+    go_on(lock, name);
   }
-  // Whether work of this name waits or is being done.
+
+  // A place for work that may have to be done: what is added later waits until it is given up, or its work is done.
+  using Place = std::shared_ptr<Item>;
+  Place reserve(const std::string& name) {
+    auto item = std::make_shared<Item>();
+    const std::lock_guard lock(mutex_);
+    entries_[name].items.push_back(item);
+    return item;
+  }
+  // The place of the work that runs: before all that was added after it.
+  Place reserve_first(const std::string& name) {
+    auto item = std::make_shared<Item>();
+    const std::lock_guard lock(mutex_);
+    entries_[name].items.push_front(item);
+    return item;
+  }
+  // add() at that place.
+  void fill(const std::string& name, const Place& place, Work work, const std::stop_token& stop, Work cancelled) {
+    place->set(std::move(work), stop, std::move(cancelled));
+    std::unique_lock lock(mutex_);
+    place->state = Item::State::given;
+    ++entries_[name].works;
+    go_on(lock, name);
+  }
+  // Once, of a place that was not filled.
+  void give_up(const std::string& name, const Place& place) {
+    std::unique_lock lock(mutex_);
+    place->state = Item::State::given_up;
+    go_on(lock, name);
+  }
+
+  // Whether work of this name waits or is being done. Places do not count.
   bool has(const std::string& name) const {
     const std::lock_guard lock(mutex_);
-    return !waiting_.empty() && waiting_.contains(name);
+    if (entries_.empty()) return false;
+    const auto found = entries_.find(name);
+    return found != entries_.end() && found->second.works != 0;
   }
 
  private:
-  struct Item;
   struct Stopped {
     Item& item;
     Work cancelled;
@@ -53,35 +85,58 @@ class OrderedWork {
     }
   };
   struct Item {
+    enum class State : uint8_t { reserved, given, given_up };
+    State state = State::reserved;  // guarded by mutex_
     Work work;
     std::atomic<bool> decided{false};  // that it is done, or that it is cancelled
     std::optional<std::stop_callback<Stopped>> stopped;
+
+    void set(Work given, const std::stop_token& stop, Work cancelled) {
+      work = std::move(given);
+      if (stop.stop_possible()) stopped.emplace(stop, Stopped{*this, std::move(cancelled)});
+    }
   };
+  struct Entry {
+    std::deque<Place> items;
+    size_t works = 0;      // of them with work, and the one that is being done
+    bool running = false;  // or about to: one at a time
+  };
+
+  // Lets the first of the name run, if it has work.
+  void go_on(std::unique_lock<std::mutex>& lock, const std::string& name) {
+    const auto found = entries_.find(name);
+    Entry& entry = found->second;
+    while (!entry.items.empty() && entry.items.front()->state == Item::State::given_up) entry.items.pop_front();
+    if (entry.running) return;
+    if (entry.items.empty()) {
+      entries_.erase(found);
+    } else if (entry.items.front()->state == Item::State::given) {
+      entry.running = true;
+      lock.unlock();
+      post_([this, name] { run(name); });  // not at once: others wait for the thread, too
+    }
+  }
 
   void run(const std::string& name) {
     std::unique_lock lock(mutex_);
-    const auto found = waiting_.find(name);
-    auto item = std::move(found->second.front());
-    found->second.pop_front();
+    Entry& entry = entries_.find(name)->second;  // stays while one runs
+    auto item = std::move(entry.items.front());
+    entry.items.pop_front();
     lock.unlock();
     const bool is_wanted = !item->decided.exchange(true);
     item->stopped.reset();  // waits for `cancelled`
     if (is_wanted) item->work();
     item = nullptr;  // its captures are destroyed before the next one begins
     lock.lock();
-    const auto rest = waiting_.find(name);
-    if (rest->second.empty()) {
-      waiting_.erase(rest);
-      return;
-    }
-    lock.unlock();
-    post_([this, name] { run(name); });  // not at once: others wait for the thread, too
+    --entry.works;
+    entry.running = false;
+    go_on(lock, name);
   }
 
   const std::function<void(Work)> post_;
   mutable std::mutex mutex_;
-  // An entry until its last work is done.
-  std::unordered_map<std::string, std::deque<std::shared_ptr<Item>>> waiting_;
+  // An entry until its last work is done and its last place is given up.
+  std::unordered_map<std::string, Entry> entries_;
 };
 
 }  // namespace verbena::client

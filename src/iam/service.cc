@@ -252,7 +252,7 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
     co_return;
   }
   if (is_about_stored(name, body)) {
-    co_await answer_stored(identities_, buckets_, quota_changed_, name, body, response);
+    co_await answer_stored(identities_, buckets_, quota_set_, name, body, response);
     co_return;
   }
   if (sets_sizes(name, body) && !buckets_.keeps_usage()) {
@@ -279,7 +279,6 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
   } else if (*removed != nullptr) {
     co_await keep_owner(std::move(*removed), response);
   }
-  if (name.starts_with("quota-")) quota_changed_();
 }
 
 }  // namespace verbena::iam

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "iam/federation.h"
 #include "iam/operate.h"
+#include "iam/stored.h"
 #include "s3_http/request.h"
 #include "sign_in/provider_keys.h"
 #include "store/store.h"
@@ -52,18 +53,19 @@ struct SignInTools {
 
 class Service {
  public:
-  // All outlive the service. `buckets` is used to check whether an account still owns one. `quota_changed`: cached
-  // quotas of a bucket, or of its owner, are out of date. `sign_in`: null if no sign-in without a key is configured.
+  // All outlive the service. `buckets` is used to check whether an account still owns one. `quota_set`: called
+  // with the store's answer to a change of a bucket's quota, before it is acknowledged. `sign_in`: null if no sign-in
+  // without a key is configured.
   Service(
       auth::IdentityStore& identities, store::Store& buckets, BlockingPool& pool, const WallClock& clock,
-      std::string region, std::function<void()> quota_changed = [] {},
+      std::string region, QuotaSet quota_set = [](const std::string&, const Result<void>&) {},
       std::optional<SignInTools> sign_in = std::nullopt)
       : identities_(identities),
         buckets_(buckets),
         pool_(pool),
         clock_(clock),
         region_(std::move(region)),
-        quota_changed_(std::move(quota_changed)),
+        quota_set_(std::move(quota_set)),
         sign_in_(sign_in) {}
 
   // Sets the handler for calls about the running server. Before the first request; outlives the service.
@@ -99,7 +101,7 @@ class Service {
   BlockingPool& pool_;
   const WallClock& clock_;
   const std::string region_;  // of the server
-  const std::function<void()> quota_changed_;
+  const QuotaSet quota_set_;
   OperatorCalls* operator_ = nullptr;
   const std::optional<SignInTools> sign_in_;
   // Calls that change nothing need no turn among the changes, which are made one after the other.

@@ -31,7 +31,7 @@ Json describe_usage(const store::Usage& usage) {
 struct StoredCall {
   auth::IdentityStore& identities;
   store::Store& buckets;
-  const std::function<void()>& changed;
+  const QuotaSet& quota_set;
   const Json in;
   std::string message{};
 };
@@ -46,8 +46,9 @@ Task<Result<Json>> set_bucket_quota(StoredCall& call, std::string bucket) {
   if ((quota->bytes || quota->objects) && !call.buckets.keeps_usage()) {
     co_return fail(Errc::not_implemented, "This store does not count what its buckets hold: only rates can be set.");
   }
-  VB_CO_TRY(co_await call.buckets.set_document(bucket, s3::quota_document, auth::quota_text(*quota)));
-  call.changed();
+  const auto set = co_await call.buckets.set_document(bucket, s3::quota_document, auth::quota_text(*quota));
+  call.quota_set(bucket, set);
+  VB_CO_TRY(set);
   co_return Json{{"bucket", bucket}, {"quota", Json::parse(auth::quota_text(*quota))}};
 }
 
@@ -64,8 +65,9 @@ Task<Result<Json>> get_bucket_quota(StoredCall& call, std::string bucket) {
 }
 
 Task<Result<Json>> remove_bucket_quota(StoredCall& call, std::string bucket) {
-  VB_CO_TRY(co_await call.buckets.remove_document(bucket, s3::quota_document));
-  call.changed();
+  const auto removed = co_await call.buckets.remove_document(bucket, s3::quota_document);
+  call.quota_set(bucket, removed);
+  VB_CO_TRY(removed);
   co_return Json::object();
 }
 
@@ -136,14 +138,14 @@ bool sets_sizes(std::string_view call, std::string_view body) {
   return quota != in->end() && quota->is_object() && (quota->contains("bytes") || quota->contains("objects"));
 }
 
-Task<void> answer_stored(auth::IdentityStore& identities, store::Store& buckets, const std::function<void()>& changed,
+Task<void> answer_stored(auth::IdentityStore& identities, store::Store& buckets, const QuotaSet& quota_set,
                          std::string_view call, std::string_view body, s3::Response& response) {
   auto in = read_admin_request(body);
   if (!in) {
     write_admin_error(in.error(), {}, response);
     co_return;
   }
-  StoredCall made{identities, buckets, changed, std::move(*in)};
+  StoredCall made{identities, buckets, quota_set, std::move(*in)};
   const auto out = co_await serve_stored(made, call);
   write_admin_outcome(out, made.message, response);
 }

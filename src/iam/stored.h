@@ -23,8 +23,12 @@ bool is_about_stored(std::string_view call, std::string_view body);
 // Whether it sets a quota of an account with limits of storage.
 bool sets_sizes(std::string_view call, std::string_view body);
 
-// Always fills `response`. `changed`: called after a change of a quota. References outlive the task.
-Task<void> answer_stored(auth::IdentityStore& identities, store::Store& buckets, const std::function<void()>& changed,
+// Called with the store's answer to a change of a bucket's quota, before it is acknowledged: what is cached of the
+// bucket may be out of date.
+using QuotaSet = std::function<void(const std::string& bucket, const Result<void>& set)>;
+
+// Always fills `response`. References outlive the task.
+Task<void> answer_stored(auth::IdentityStore& identities, store::Store& buckets, const QuotaSet& quota_set,
                          std::string_view call, std::string_view body, s3::Response& response);
 
 }  // namespace verbena::iam

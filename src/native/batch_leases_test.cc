@@ -65,7 +65,7 @@ class BatchLeaseTest : public BatchTest {
     store::BucketInfo info{.name = "bucket", .owner = "other"};
     boost::asio::co_spawn(core_.io(), store_.create_bucket(std::move(info)), boost::asio::detached);
     run();
-    service_.access->changed();
+    service_.access->all_changed();
     for (const char* key : keys) store_.put("bucket", key, std::string("of another bucket: ") + key);
   }
   static int64_t keys_held() { return metrics::gauge("verbena_native_lease_keys", "").value(); }

@@ -101,7 +101,7 @@ TEST_F(BatchRatesTest, ABatchThatOneBucketsRateRefusesPaysNothing) {
   store_.make_bucket("busy");
   store_.document("bucket", "quota", R"({"requests_per_second":10})");
   store_.document("busy", "quota", R"({"requests_per_second":1})");
-  service_.access->changed();
+  service_.access->all_changed();
   be_the_owner();
   wire::BatchHead both = head();
   both.buckets.add("busy");
@@ -114,7 +114,7 @@ TEST_F(BatchRatesTest, ABatchThatOneBucketsRateRefusesPaysNothing) {
   EXPECT_EQ(ask(wire::Type::head_many, head(), {{"k"}}).refused, Errc::slow_down);
   // This thread keeps what it knows of a bucket until it asks again.
   for (const char* bucket : {"bucket", "busy"}) store_.document(bucket, "quota", R"({"objects":1000})");
-  service_.access->changed();
+  service_.access->all_changed();
   ask(wire::Type::head_many, both, {{"k"}, in_busy});
 }
 

@@ -529,7 +529,7 @@ TEST_F(BatchTest, NothingIsFetchedOfWhatNobodyLetsTheCallerWrite) {
   const auto open = R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*",)"
                     R"("Action":"s3:PutObject","Resource":"arn:aws:s3:::bucket/open/*"}})";
   store_.document("bucket", "policy", open);
-  service_.access->changed();
+  service_.access->all_changed();
   immediate_ = false;
   std::vector<Item> items;
   for (size_t i = 0; i < 100; ++i) items.push_back({fmt::format("shut/{:03}", i), {0, i, 1}});
@@ -580,7 +580,7 @@ TEST_F(BatchTest, AWindowThatTakesNothingFailsItsItemsAndTheBatchEnds) {
 
 TEST_F(BatchTest, ItemsThatAQuotaHasNoRoomForAreRefusedOneByOne) {
   store_.document("bucket", "quota", R"({"bytes":1000,"objects":3})");
-  service_.access->changed();
+  service_.access->all_changed();
   const auto answer = ask(wire::Type::put_many, head(),
                           {{"a", {}, std::string(600, 'a')},
                            {"b", {}, std::string(600, 'b')},

@@ -280,7 +280,7 @@ TEST_F(EndpointTest, WhatComesOverAnEncryptedPortIsSecureTransport) {
   store_.document("bucket", "policy",
                   R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
                   R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
-  service_.access->changed();
+  service_.access->all_changed();
   deliver(peer, peer.seal(wire::Type::get, 2, get_of("k")));
   const auto body = reply_body(peer);
   EXPECT_EQ(wire::decode_error(body).value_or(Errc::ok), Errc::ok);
@@ -305,7 +305,7 @@ TEST_F(EndpointTest, AnOpenSessionLosesAccessWithThePolicy) {
   store_.document("bucket", "policy",
                   R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":)"
                   R"("arn:aws:s3:::bucket*","Condition":{"Bool":{"aws:SecureTransport":"false"}}}})");
-  service_.access->changed();
+  service_.access->all_changed();
   wire::Put put;
   put.bucket = "bucket";
   put.key = "new";
@@ -326,7 +326,7 @@ TEST_F(EndpointTest, AnOpenSessionLosesAccessWithThePolicy) {
   deliver(peer, peer.seal(wire::Type::del, 7, removal));
   EXPECT_EQ(reply_code(peer), Errc::access_denied);
   store_.forget_document("bucket", "policy");
-  service_.access->changed();
+  service_.access->all_changed();
   deliver(peer, peer.seal(wire::Type::get, 8, get_of("k")));
   EXPECT_TRUE(wire::decode_object_reply(reply_body(peer)));
 }

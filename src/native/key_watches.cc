@@ -187,8 +187,7 @@ void KeyWatches::sweep() {
       continue;
     } else if (now >= watch->parked->until) {
       late.push_back(watch);
-    } else if (watch->credentials_generation != watch->stream->generation ||
-               watch->right.access_generation != door_->service.access->now()) {
+    } else if (watch->credentials_generation != watch->stream->generation || !is_current(watch->right)) {
       want_right(watch);
     }
   }

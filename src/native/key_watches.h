@@ -96,6 +96,7 @@ class KeyWatches final : public store::ChangeListener, public std::enable_shared
   // One pass of authorization: a coroutine that yields the core, with one evaluation for equal questions.
   struct Round;
   bool is_fresh(const Watch& watch, bool just_asked) const;
+  bool is_current(const s3::WatchRight& right) const;
   void want_right(const WatchPtr& watch);
   static Task<void> ask_all(std::shared_ptr<KeyWatches> self);
   Task<void> ask(WatchPtr watch, Round& round);

@@ -10,21 +10,27 @@
 
 namespace verbena::native {
 
-// Results since the last change of rights, and at most a second old, since policies may have conditions on the time.
+// Results of one second, since policies may have conditions on the time, each until a change of its bucket's documents.
 struct KeyWatches::Round {
   // All inputs of the conditions. The keys are held, so that no other key can have the same address.
   using Question = std::tuple<auth::AccessKeyPtr, auth::PrincipalPtr, std::string, std::string, bool, call::Door,
                               std::string, std::string>;
-  uint64_t access_generation = 0;
+  struct Answer {
+    uint64_t access_number;  // of the bucket, from before the evaluation
+    Result<s3::WatchRight> right;
+  };
   int64_t second = 0;
-  std::map<Question, Result<s3::WatchRight>> answers;
+  std::map<Question, Answer> answers;
 };
 
 bool KeyWatches::is_fresh(const Watch& watch, bool just_asked) const {
   const DoorState& door = *door_;
   return (just_asked || watch.asked_s == door.service.clock.now_s()) &&
-         watch.credentials_generation == watch.stream->generation &&
-         watch.right.access_generation == door.service.access->now();
+         watch.credentials_generation == watch.stream->generation && is_current(watch.right);
+}
+
+bool KeyWatches::is_current(const s3::WatchRight& right) const {
+  return right.access_number == door_->service.access->now(right.bucket);
 }
 
 // Not in this call, which may come from an answer: there may be as many evaluations as watches.
@@ -57,31 +63,32 @@ Task<void> KeyWatches::ask(WatchPtr watch, Round& round) {
   s3::Service& service = door_->service;
   SessionStream& stream = *watch->stream;
   const bool known = !stream.closed && endpoint_.still_known(stream);
-  const uint64_t access_generation = service.access->now();
+  const uint64_t access_number = service.access->now(watch->right.bucket);
   const int64_t now_s = service.clock.now_s();
-  if (round.access_generation != access_generation || round.second != now_s) {
-    round = {.access_generation = access_generation, .second = now_s, .answers = {}};
-  }
+  if (round.second != now_s) round = {.second = now_s, .answers = {}};
   const uint64_t generation = stream.generation;
   const s3::Call caller{stream.caller};
   Round::Question question(caller.identity.key, caller.identity.principal, caller.peer_address,
                            stream.session->user_agent, caller.secure, caller.door, watch->bucket_name, watch->prefix);
   auto answered = round.answers.find(question);
-  if (known && answered == round.answers.end()) {
+  if (known && (answered == round.answers.end() || answered->second.access_number != access_number)) {
     auto right = co_await s3::authorize_watch(service, caller, watch->bucket_name, watch->prefix);
-    answered = round.answers.emplace(std::move(question), std::move(right)).first;
+    Round::Answer answer{.access_number = access_number, .right = std::move(right)};
+    answered = round.answers.insert_or_assign(std::move(question), std::move(answer)).first;
   }
   watch->asking = false;
   if (watch->gone) co_return;
-  if (!known || !answered->second) {
-    finish(*watch, known ? wire_code(answered->second.error().code) : Errc::access_denied);
+  const Result<s3::WatchRight> denied = fail(Errc::access_denied, "native: the session has ended");
+  const Result<s3::WatchRight>& right = known ? answered->second.right : denied;
+  if (!right) {
+    finish(*watch, known ? wire_code(right.error().code) : Errc::access_denied);
   } else if (const auto found = buckets_.find(watch->bucket);
-             !found->second.feed->is_of(answered->second->created_us, answered->second->owner)) {
+             !found->second.feed->is_of(right->created_us, right->owner)) {
     finish(*watch, Errc::no_such_bucket);  // a new bucket has the same name
   } else {
     // Waiting changes were selected under the previous rights.
-    const bool other = watch->right.versions != answered->second->versions;
-    watch->right = *answered->second;
+    const bool other = watch->right.versions != right->versions;
+    watch->right = *right;
     watch->credentials_generation = generation;
     watch->asked_s = now_s;
     if (other) let_go(*watch);

@@ -66,13 +66,13 @@ class KeyWatchesTest : public DoorTest {
   void remove_bucket() {
     boost::asio::co_spawn(core_.io(), store_.remove_bucket("bucket"), boost::asio::detached);
     run();
-    service_.access->changed();
+    service_.access->all_changed();
   }
   void make_bucket_of(std::string owner) {
     store::BucketInfo info{.name = "bucket", .owner = std::move(owner)};
     boost::asio::co_spawn(core_.io(), store_.create_bucket(std::move(info)), boost::asio::detached);
     run();
-    service_.access->changed();
+    service_.access->all_changed();
   }
   void remove_version(const std::string& id) {
     store::RemoveRequest request;
@@ -304,7 +304,7 @@ TEST_F(KeyWatchesTest, ABucketsNewPolicyIsObeyedByTheNextAnswer) {
           "Resource": ["arn:aws:s3:::bucket", "arn:aws:s3:::bucket/*"]}]})";
   boost::asio::co_spawn(core_.io(), store_.set_document("bucket", "policy", denial), boost::asio::detached);
   run();
-  service_.access->changed();
+  service_.access->all_changed();
   store_.put("bucket", "a/secret", "1");
   const auto told = news(peer);
   ASSERT_TRUE(told);

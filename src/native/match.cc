@@ -215,7 +215,7 @@ Task<void> Matching::look_up(std::string_view key, Seen& seen) {
     seen.code = wire_code(read.error().code);
     co_return;
   }
-  seen.place = read.found() != nullptr ? wire::KeyPlace::memory : wire::KeyPlace::disk;
+  seen.place = read.found().reader != nullptr ? wire::KeyPlace::memory : wire::KeyPlace::disk;
   seen.size = read.info().size;
   if (lease_.is_on()) co_await open_for_lease(key, seen);
 }

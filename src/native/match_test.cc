@@ -196,7 +196,7 @@ TEST_F(MatchTest, AKeyThatMayNotBeReadEndsTheList) {
   for (const bool hot : {false, true}) {
     store_.is_hot = [hot](std::string_view) { return hot; };
     store_.forget_document("bucket", "policy");
-    service_.access->changed();
+    service_.access->all_changed();
     EXPECT_EQ(leading(request(hashes(0, 20), {20})), 20u);
     deny(denied.c_str());
     const auto answer = match(request(hashes(0, 20), {20}));

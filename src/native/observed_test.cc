@@ -367,7 +367,7 @@ TEST_F(ObservedTest, ValuesOfAListingThatAreRefusedShareALine) {
   store_.document("bucket", "policy",
                   R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:GetObject",)"
                   R"("Resource":["arn:aws:s3:::bucket/b","arn:aws:s3:::bucket/c"]}})");
-  service_.access->changed();
+  service_.access->all_changed();
   FakePeer peer = hello(1, 2);
   const auto watcher = watch_->begin({}, RequestWatch::Wanted::lines);
   const wire::ListValues request{

@@ -84,8 +84,7 @@ Task<Result<s3::OpenObject>> ReadBatch::open_held(const s3::GetRequest& request,
   for (int tries = 0; tries < leased_tries_max; ++tries) {
     VB_CO_ASSIGN(const s3::BucketAccessPtr bucket, co_await s3::same_bucket_access(service, *version.bucket));
     if (s3::cached_access(service, bucket->name) == nullptr) continue;
-    s3::ObjectRead read(service, op_->caller, request, s3::ObjectRead::Of::bytes,
-                        {version.reader, service.access->now()});
+    s3::ObjectRead read(service, op_->caller, request, s3::ObjectRead::Of::bytes, {version.reader, bucket->mark});
     const s3::ObjectRead::Step step = read.look();
     if (step == s3::ObjectRead::Step::needs_bucket) continue;
     if (co_await read.finish(step) == s3::ObjectRead::Step::refusal) co_return std::unexpected(read.error());

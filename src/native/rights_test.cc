@@ -12,7 +12,7 @@ class RightsTest : public DoorTest {
                     R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":["s3:PutObject",)"
                     R"("s3:ListBucket","s3:DeleteObject"],"Resource":"arn:aws:s3:::bucket*","Condition":)" +
                         condition + "}}");
-    service_.access->changed();
+    service_.access->all_changed();
   }
   Errc put(FakePeer& peer, std::string_view key, std::string_view if_none_match, std::string_view if_match = "") {
     wire::Put put;

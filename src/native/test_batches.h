@@ -155,7 +155,7 @@ class BatchTest : public DoorTest {
     store_.document(
         "bucket", "policy",
         fmt::format(R"({{"Version":"2012-10-17","Statement":{{"Effect":"Deny","Principal":"*",{}}}}})", statement));
-    service_.access->changed();
+    service_.access->all_changed();
   }
   // The account that owns the bucket, but not the server's own key; or an account without an entry.
   void be_the_owner() { be(auth::superuser()->account); }

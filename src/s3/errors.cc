@@ -26,6 +26,8 @@ ErrorForm error_form(Errc code) {
     case Errc::bucket_already_owned_by_you:
       return {"BucketAlreadyOwnedByYou", 409,
               "Your previous request to create the named bucket succeeded and you already own it."};
+    case Errc::too_many_buckets:
+      return {"TooManyBuckets", 400, "You have attempted to create more buckets than allowed"};
     case Errc::bucket_not_empty:
       return {"BucketNotEmpty", 409, "The bucket you tried to delete is not empty"};
     case Errc::invalid_bucket_name:

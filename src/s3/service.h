@@ -20,7 +20,6 @@
 
 namespace verbena::s3 {
 
-class AccessGeneration;
 std::shared_ptr<AccessGeneration> make_access_generation();
 class RequestLog;
 class EventQueues;
@@ -76,7 +75,8 @@ struct Service {
   const auth::CredentialStore* credentials = nullptr;
   ExpressOptions express{};
   std::shared_ptr<BucketLimits> limits = make_bucket_limits();
-  BucketBounds* bounds = nullptr;  // nullptr: no bucket is bounded
+  BucketBounds* bounds = nullptr;                   // nullptr: no bucket is bounded
+  uint64_t buckets_max = store::buckets_unlimited;  // of one account
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.
@@ -184,6 +184,16 @@ Task<Result<void>> create_bucket(Service& service, const Call& caller, const std
                                  std::string_view location = {});
 Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller, const std::string& bucket);
 Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std::string& bucket);
-Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Call& caller);
+// A page of the caller's buckets of one kind, by name: those after `after` that begin with `prefix`.
+struct ListBucketsRequest {
+  std::string prefix{}, after{};
+  size_t max = 0;
+  bool directory = false;
+};
+struct BucketPage {
+  std::vector<store::BucketInfo> buckets;
+  bool truncated = false;
+};
+Task<Result<BucketPage>> list_buckets(Service& service, const Call& caller, ListBucketsRequest request);
 
 }  // namespace verbena::s3

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "call/call.h"
+#include "s3/access_generation.h"
 
 namespace verbena::store {
 class ObjectReader;
@@ -23,11 +24,11 @@ using call::Door;
 using Headers = std::vector<std::pair<std::string, std::string>>;
 using HeaderSpan = std::span<const Headers::value_type>;
 
-// An object found in memory, and the generation of access records before that look-up: if it changes, the bucket may be
-// another one.
+// An object found in memory, and the mark of the bucket's record before that look-up: under another record the bucket
+// may be another one.
 struct FoundObject {
   std::shared_ptr<store::ObjectReader> reader{};
-  uint64_t generation = 0;
+  AccessGeneration::Mark record{};
 };
 
 }  // namespace verbena::s3

@@ -33,7 +33,8 @@ struct ClusterEngine {
 
 // Notifications from other servers, on a thread of the engine. Each runs before the change is acknowledged.
 struct ClusterListener {
-  std::function<void()> on_change;  // a change of a bucket or its documents, made or about to be made
+  // A change of a bucket or its documents, made or about to be made. Empty: perhaps of any bucket.
+  std::function<void(std::string_view bucket)> on_change;
   std::function<bool(const std::optional<std::string>&)> on_accounts;  // false: they were not accepted
   // The texts of key_ids and sealed_keys.
   std::function<void(const std::optional<std::string>&, const std::optional<std::string>&)> on_keys;

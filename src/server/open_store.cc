@@ -3,7 +3,8 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "s3/access/access.h"
+#include "s3/access_generation.h"
+#include "s3/documents/bucket_document.h"
 #include "server/server_state.h"
 #include "server/session_limits.h"
 #include "store/local/local_store.h"
@@ -113,15 +114,18 @@ std::expected<void, std::string> Server::State::open_engine() {
 std::expected<void, std::string> Server::State::open_cluster_engine() {
   if (open_cluster == nullptr) return std::unexpected("engine: this program has no engine for Ceph");
   ClusterListener listener;
-  listener.on_change = [this] {
+  listener.on_change = [this](std::string_view bucket) {
     const std::lock_guard lock(told_mutex);
-    if (told_service != nullptr) told_service->access->changed();
+    if (told_service == nullptr) return;
+    if (bucket.empty()) {
+      told_service->access->all_changed();
+    } else {
+      told_service->access->changed(bucket);
+    }
   };
   listener.on_accounts = [this](const std::optional<std::string>& text) {
     const std::lock_guard lock(told_mutex);
-    const bool taken = told_identities == nullptr || told_identities->take(text).has_value();
-    if (told_service != nullptr) told_service->access->changed();  // quotas of owners are cached with their buckets
-    return taken;
+    return told_identities == nullptr || told_identities->take(text).has_value();
   };
   listener.on_keys = [this, logged = std::string()](const std::optional<std::string>& ids,
                                                     const std::optional<std::string>& sealed) mutable {
@@ -172,7 +176,9 @@ std::expected<void, std::string> Server::State::open_store() {
     told_service = service.get();
   }
   service->accounts = identities.get();
+  identities->when_limits_change([access = service->access](std::string_view owner) { access->owner_changed(owner); });
   service->credentials = identities.get();
+  service->buckets_max = config.buckets_max;
   service->express = {.enabled = config.s3_express.enabled, .zone = config.s3_express.zone};
   service->encryption = {.keys = keys.get(),
                          .by_default = config.encryption.by_default == "AES256",
@@ -185,7 +191,8 @@ std::expected<void, std::string> Server::State::open_store() {
   if (!signing_in) return std::unexpected(std::move(signing_in.error()));
   sign_in = std::move(*signing_in);
   iam = std::make_unique<iam::Service>(
-      *identities, front, *iam_pool, system_clock(), config.region, [access = service->access] { access->changed(); },
+      *identities, front, *iam_pool, system_clock(), config.region,
+      [of = service.get()](const std::string& bucket, const Result<void>& set) { s3::note_change(*of, bucket, set); },
       sign_in.tools());
   request_log =
       std::make_unique<s3::RequestLog>(*service, s3::RequestLog::Options{.interval = config.bucket_log_interval});

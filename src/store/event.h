@@ -19,6 +19,13 @@ struct Happened {
   int64_t time_us = 0;
 };
 
+// An event's room in its queue, held until the change is committed or given up: changes that are decided together,
+// before any of them is committed, have room for all their events or are refused.
+class EventRoom {
+ public:
+  virtual ~EventRoom() = default;
+};
+
 class Announcement {
  public:
   virtual ~Announcement() = default;

@@ -378,7 +378,9 @@ Task<Result<ObjectInfo>> HotStore::complete_upload(std::string_view bucket, std:
                                             std::move(conditions));
 }
 
-Task<Result<void>> HotStore::create_bucket(BucketInfo bucket) { return below_.create_bucket(std::move(bucket)); }
+Task<Result<void>> HotStore::create_bucket(BucketInfo bucket, uint64_t owners_max) {
+  return below_.create_bucket(std::move(bucket), owners_max);
+}
 Task<Result<BucketInfo>> HotStore::bucket(std::string_view name) { return below_.bucket(name); }
 Task<Result<void>> HotStore::set_durability(std::string_view bucket, Durability durability) {
   return below_.set_durability(bucket, durability);
@@ -400,6 +402,9 @@ Task<Result<void>> HotStore::remove_bucket(std::string_view name) {
   co_return done;
 }
 Task<Result<std::vector<BucketInfo>>> HotStore::buckets() { return below_.buckets(); }
+Task<Result<std::vector<BucketInfo>>> HotStore::buckets_of(OwnersBuckets which) {
+  return below_.buckets_of(std::move(which));
+}
 Task<Result<Usage>> HotStore::bucket_usage(std::string_view bucket) { return below_.bucket_usage(bucket); }
 Result<UsageNow> HotStore::usage_now(std::string_view bucket) { return below_.usage_now(bucket); }
 std::vector<BucketUsage> HotStore::usages_now() { return below_.usages_now(); }

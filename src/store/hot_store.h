@@ -62,12 +62,13 @@ class HotStore final : public Store, public EndIndex, private SharedKeys::Listen
 
   // Forwarded unchanged. A call that changes the results of open() or stat() must not be among these: it must inform
   // the tier, as remove() does.
-  Task<Result<void>> create_bucket(BucketInfo bucket) override;
+  Task<Result<void>> create_bucket(BucketInfo bucket, uint64_t owners_max = buckets_unlimited) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;
   Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
   Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) override;
   Task<Result<void>> remove_bucket(std::string_view name) override;
   Task<Result<std::vector<BucketInfo>>> buckets() override;
+  Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) override;
   Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
   Result<UsageNow> usage_now(std::string_view bucket) override;
   std::vector<BucketUsage> usages_now() override;

@@ -120,6 +120,8 @@ inline bool is_plain(const ObjectInfo& info) { return info.attributes.empty() &&
 // The bytes that an object's reader returns.
 inline uint64_t stored_size(const ObjectInfo& info) { return info.stored_size != 0 ? info.stored_size : info.size; }
 
+inline constexpr uint64_t buckets_unlimited = UINT64_MAX;
+
 struct BucketInfo {
   std::string name;
   int64_t created_us = 0;
@@ -127,6 +129,13 @@ struct BucketInfo {
   Durability durability = Durability::sync;
   Versioning versioning = Versioning::off;
   BucketLock lock{};
+};
+
+// A page of an owner's buckets: those after `after` whose names begin with `prefix`.
+struct OwnersBuckets {
+  std::string owner;
+  std::string prefix{}, after{};
+  size_t max = SIZE_MAX;
 };
 
 // A small named blob kept with a bucket: one of its configurations. Never null.
@@ -274,8 +283,10 @@ struct VersionPage {
 };
 
 // An event to be queued. Queues have names of lower-case letters, digits, '-' and '_'.
+class EventRoom;
 struct EventRow {
   std::string queue, record;
+  std::shared_ptr<EventRoom> room{};  // null: the queue has no bound
 };
 struct QueuedEvent {
   uint64_t id = 0;  // grows with the changes of a key; with those of a bucket if one server alone makes them
@@ -346,15 +357,18 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  virtual Task<Result<void>> create_bucket(BucketInfo bucket) = 0;     // bucket_already_exists
+  // bucket_already_exists; too_many_buckets: the owner has `owners_max` already. Where several servers share the store,
+  // owners may get a few more, by creations through different servers at the same moment.
+  virtual Task<Result<void>> create_bucket(BucketInfo bucket, uint64_t owners_max = buckets_unlimited) = 0;
   virtual Task<Result<BucketInfo>> bucket(std::string_view name) = 0;  // no_such_bucket
   virtual Task<Result<void>> set_durability(std::string_view bucket, Durability durability) = 0;
   // invalid_bucket_state: `off` after it was enabled, or suspended under object lock.
   virtual Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) = 0;
   // invalid_bucket_state: versioning is not enabled; or the lock would be disabled.
   virtual Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) = 0;
-  virtual Task<Result<void>> remove_bucket(std::string_view name) = 0;  // bucket_not_empty
-  virtual Task<Result<std::vector<BucketInfo>>> buckets() = 0;          // by name
+  virtual Task<Result<void>> remove_bucket(std::string_view name) = 0;                // bucket_not_empty
+  virtual Task<Result<std::vector<BucketInfo>>> buckets() = 0;                        // by name
+  virtual Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) = 0;  // likewise; costs its page
 
   // The bucket's contents in numbers, including everything acknowledged before the call. not_implemented: the engine
   // keeps no such numbers; service_unavailable: data of an older server is still being counted.

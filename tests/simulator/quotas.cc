@@ -9,7 +9,7 @@
 
 #include "auth/limits.h"
 #include "s3/access/quota.h"
-#include "s3/documents/access_generation.h"
+#include "s3/access_generation.h"
 #include "simulator/register.h"
 #include "simulator/scene.h"
 
@@ -122,7 +122,7 @@ class Quotas final : public Scene {
     quota.bytes = next.bytes;
     quota.objects = next.objects;
     const auto set = run_on(loop, server().store->set_document(bucket, s3::quota_document, auth::quota_text(quota)));
-    for (World::Server* one : servers()) one->service->access->changed();
+    for (World::Server* one : servers()) one->service->access->all_changed();
     limit_sure_ = set.has_value();
     before_ = limit_;
     if (!set)

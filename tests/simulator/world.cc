@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <boost/asio/detached.hpp>
 
-#include "s3/documents/access_generation.h"
+#include "s3/access_generation.h"
 #include "simulator/native.h"
 #include "simulator/scene.h"
 #include "simulator/scheduler.h"

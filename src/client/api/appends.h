@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "client/ordered_work.h"
 #include "verbena/client.h"
 
 namespace verbena::client {
@@ -37,6 +38,8 @@ struct AsyncPut {
   PutOptions options;
   Callback<PutReply> done;
   bool inline_done = false;  // as of Client::Impl::put_async()
+  // Of an append by the native door: before later ones, if it has to go by another door.
+  OrderedWork::Place place{};
 };
 
 class Appends {

@@ -633,6 +633,56 @@ TEST(AppendOrder, WorkOfANameIsDoneOneAfterTheOtherAndThatOfOthersMeanwhile) {
   EXPECT_TRUE(posted.waiting.empty());
 }
 
+// An append that was alone in its message, and unanswered when the native door was lost, was made by HTTP behind a
+// later one that had found the door closed.
+TEST(AppendOrder, WhatMayStillHaveToBeDoneKeepsItsPlace) {
+  Posted posted;
+  OrderedWork work = posted.work();
+  std::string done;
+  const auto all = [&] {
+    while (!posted.waiting.empty()) posted.next();
+  };
+  const auto first = work.reserve("a"), second = work.reserve("a"), third = work.reserve("a");
+  EXPECT_FALSE(work.has("a")) << "they may go the same way beside each other";
+  work.add("a", [&] { done += "4"; });
+  work.add("b", [&] { done += "b"; });
+  all();
+  EXPECT_EQ(done, "b") << "another name's place is none of its";
+  work.fill("a", third, [&] { done += "3"; }, {}, {});
+  all();
+  EXPECT_EQ(done, "b");
+  work.give_up("a", second);
+  all();
+  EXPECT_EQ(done, "b");
+  work.fill("a", first, [&] { done += "1"; }, {}, {});
+  all();
+  EXPECT_EQ(done, "b134");
+  EXPECT_FALSE(work.has("a"));
+}
+
+// Work that goes on elsewhere keeps its place until that has ended.
+TEST(AppendOrder, WorkMayLeaveItsPlaceReserved) {
+  Posted posted;
+  OrderedWork work = posted.work();
+  std::string done;
+  const auto all = [&] {
+    while (!posted.waiting.empty()) posted.next();
+  };
+  OrderedWork::Place place;
+  work.add("a", [&] {
+    done += "1";
+    place = work.reserve_first("a");
+  });
+  work.add("a", [&] { done += "3"; });
+  all();
+  EXPECT_EQ(done, "1");
+  std::stop_source stop;
+  stop.request_stop();
+  work.fill("a", place, [&] { done += "2"; }, stop.get_token(), [&] { done += "x"; });
+  all();
+  EXPECT_EQ(done, "1x3") << "it was cancelled";
+}
+
 TEST(AppendOrder, WorkIsDoneOrCancelledNeverBoth) {
   Posted posted;
   OrderedWork work = posted.work();

@@ -609,10 +609,11 @@ void Client::Impl::put_async(std::string bucket, std::string key, Buffer from, P
   client::AsyncPut call{std::move(from), std::move(options), std::move(done), inline_done};
   if (call.options.append_at && put_in_order(bucket, key, call)) return;
   if (!session_ || !session_->open() || !fits_native(call.from.size())) {
-    workers_->post([this, bucket = std::move(bucket), key = std::move(key), call = std::move(call)] {
-      call.done(put(bucket, key, memory_of(call.from), call.options));
-    });
-    return;
+    const client::OrderedWork::Place place = std::exchange(call.place, nullptr);
+    auto work = [this, bucket, key, call] { call.done(put(bucket, key, memory_of(call.from), call.options)); };
+    if (place == nullptr) return workers_->post(std::move(work));
+    return appends_in_order_->fill(client::Appends::name_of(bucket, key), place, std::move(work), call.options.cancel,
+                                   when_cancelled(bucket, key, call));
   }
   put_by_session(bucket, key, std::move(call));
 }
@@ -634,35 +635,30 @@ void Client::Impl::put_by_session(const std::string& bucket, const std::string& 
 }
 
 // True: the append is under way in the order of those of its key, because the native door is not open or earlier ones
-// have not ended that went this way.
-bool Client::Impl::put_in_order(const std::string& bucket, const std::string& key, const client::AsyncPut& call) {
+// have not ended that went this way. It waits for those that are still with the native door, too: they may have to go
+// by another door, each at its place. False: it has a place, and may go by the native door.
+bool Client::Impl::put_in_order(const std::string& bucket, const std::string& key, client::AsyncPut& call) {
   const std::string name = client::Appends::name_of(bucket, key);
-  const bool first = !appends_in_order_->has(name);
-  if (first && session_ && session_->open()) return false;
-  // Earlier ones are still with the door that was open: this one follows them there, and back.
-  if (first && appends_ && appends_->has(bucket, key)) {
-    if (client::thread_trace() == nullptr && client::Appends::may_join(call)) {
-      appends_->add(bucket, key, call);
-      return true;
-    }
-    flush_appends(bucket, key);
+  if (session_ && session_->open() && !appends_in_order_->has(name)) {
+    call.place = appends_in_order_->reserve(name);
+    return false;
   }
-  auto work = [this, bucket, key, call] {
-    if (session_ && session_->open()) return put_by_session(bucket, key, call);
+  auto work = [this, bucket, key, name, call] {
+    if (session_ && session_->open()) {
+      client::AsyncPut now = call;
+      now.place = appends_in_order_->reserve_first(name);
+      return put_by_session(bucket, key, std::move(now));
+    }
     call.done(put(bucket, key, memory_of(call.from), call.options));
   };
-  add_in_order(bucket, key, call, std::move(work));
+  appends_in_order_->add(name, std::move(work), call.options.cancel, when_cancelled(bucket, key, call));
   return true;
 }
 
-void Client::Impl::add_in_order(const std::string& bucket, const std::string& key, const client::AsyncPut& call,
-                                std::function<void()> work) {
-  const std::stop_token& stop = call.options.cancel;
-  std::function<void()> when_cancelled;
-  if (stop.stop_possible()) {
-    when_cancelled = [this, bucket, key, call] { put_landed(bucket, key, call, cancelled()); };
-  }
-  appends_in_order_->add(client::Appends::name_of(bucket, key), std::move(work), stop, std::move(when_cancelled));
+std::function<void()> Client::Impl::when_cancelled(const std::string& bucket, const std::string& key,
+                                                   const client::AsyncPut& call) {
+  if (!call.options.cancel.stop_possible()) return nullptr;
+  return [this, bucket, key, call] { put_landed(bucket, key, call, cancelled()); };
 }
 
 void Client::Impl::flush_appends(const std::string& bucket, const std::string& key) {
@@ -675,9 +671,10 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
   if (!outcome) outcome = std::unexpected(client::Doubt().about(std::move(outcome).error()));
   const bool again = !outcome && !closing_ && options_.via != Via::native &&
                      change_may_fall_back(outcome.error(), !conditional(call.options));
+  const client::OrderedWork::Place place = std::exchange(call.place, nullptr);
+  if (place != nullptr && !again) appends_in_order_->give_up(client::Appends::name_of(bucket, key), place);
   if (again) {
     if (speaks_against_door(outcome.error())) session_->suspend(outcome.error());
-    const bool is_append = call.options.append_at.has_value();
     auto second_way = [this, bucket, key, call, first = outcome.error()] {
       auto second = put(bucket, key, memory_of(call.from), call.options, false);
       if (second) {
@@ -689,8 +686,9 @@ void Client::Impl::put_landed(const std::string& bucket, const std::string& key,
       }
       call.done(std::move(second));
     };
-    if (is_append) {
-      add_in_order(bucket, key, call, std::move(second_way));
+    if (place != nullptr) {
+      appends_in_order_->fill(client::Appends::name_of(bucket, key), place, std::move(second_way), call.options.cancel,
+                              when_cancelled(bucket, key, call));
     } else {
       workers_->post(std::move(second_way));
     }

@@ -203,10 +203,9 @@ class Client::Impl {
   // Sends all pending appends to this key before the next call.
   void flush_appends(const std::string& bucket, const std::string& key);
   void put_by_session(const std::string& bucket, const std::string& key, client::AsyncPut call);
-  bool put_in_order(const std::string& bucket, const std::string& key, const client::AsyncPut& call);
-  // Completes the append by `work`, in the order of those of its key, or at once when it is cancelled before its turn.
-  void add_in_order(const std::string& bucket, const std::string& key, const client::AsyncPut& call,
-                    std::function<void()> work);
+  bool put_in_order(const std::string& bucket, const std::string& key, client::AsyncPut& call);
+  // Completes the append when it is cancelled before its turn; empty: it cannot be.
+  std::function<void()> when_cancelled(const std::string& bucket, const std::string& key, const client::AsyncPut& call);
   void rest_token(const std::string& why);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                    const PutOptions& options);

@@ -348,8 +348,19 @@ Outcome<> S3Http::remove_bound(const std::string& bucket) {
 }
 
 Outcome<std::vector<BucketInfo>> S3Http::buckets() {
-  OUT_ASSIGN(const net::HttpReply reply, call({.method = "GET"}));
-  return parse_buckets_xml(reply.body);
+  constexpr int pages_max = 1000;  // as our server sends them: ten million buckets
+  std::vector<BucketInfo> all;
+  std::string after;
+  for (int pages = 0; pages < pages_max; ++pages) {
+    S3Call request{.method = "GET"};
+    if (!after.empty()) request.query.emplace_back("continuation-token", after);
+    OUT_ASSIGN(const net::HttpReply reply, call(request));
+    OUT_ASSIGN(BucketPage page, parse_buckets_xml(reply.body));
+    std::ranges::move(page.buckets, std::back_inserter(all));
+    if (page.continuation.empty()) return all;
+    after = std::move(page.continuation);
+  }
+  return fault(ErrorCode::malformed_reply, "The list of buckets has no end.");
 }
 
 Outcome<std::string> S3Http::create_upload(const std::string& bucket, const std::string& key,

@@ -119,17 +119,18 @@ Outcome<ListPage> parse_list_xml(std::string_view xml) {
   return page;
 }
 
-Outcome<std::vector<BucketInfo>> parse_buckets_xml(std::string_view xml) {
+Outcome<BucketPage> parse_buckets_xml(std::string_view xml) {
   pugi::xml_document document;
   if (!load(document, xml)) return malformed("bucket list");
   const pugi::xml_node root = document.child("ListAllMyBucketsResult");
   if (!root) return malformed("bucket list");
-  std::vector<BucketInfo> out;
+  BucketPage page;
   for (const pugi::xml_node& entry : root.child("Buckets").children("Bucket")) {
-    if (out.size() >= list_entries_max) return malformed("bucket list");
-    out.push_back({std::string(text(entry, "Name")), parse_iso_time(text(entry, "CreationDate"))});
+    if (page.buckets.size() >= list_entries_max) return malformed("bucket list");
+    page.buckets.push_back({std::string(text(entry, "Name")), parse_iso_time(text(entry, "CreationDate"))});
   }
-  return out;
+  page.continuation = text(root, "ContinuationToken");
+  return page;
 }
 
 Outcome<std::string> parse_initiate_upload_xml(std::string_view xml) {

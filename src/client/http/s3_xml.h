@@ -20,7 +20,11 @@ XmlError parse_error_xml(std::string_view xml);
 
 // ListObjectsV2 with encoding-type=url. malformed_reply for anything else.
 Outcome<ListPage> parse_list_xml(std::string_view xml);
-Outcome<std::vector<BucketInfo>> parse_buckets_xml(std::string_view xml);
+struct BucketPage {
+  std::vector<BucketInfo> buckets;
+  std::string continuation;  // for the next page; empty: none
+};
+Outcome<BucketPage> parse_buckets_xml(std::string_view xml);
 // The bound of a bucket. nullopt: the document has none.
 Outcome<std::optional<BucketBound>> parse_bound_xml(std::string_view xml);
 std::string bound_xml(const BucketBound& bound);

@@ -22,6 +22,19 @@ TEST(S3Xml, ReadsAPageOfAListing) {
   EXPECT_EQ(page->continuation, "abc=");
 }
 
+TEST(S3Xml, ReadsAPageOfBuckets) {
+  const auto page = parse_buckets_xml(
+      "<ListAllMyBucketsResult><Buckets><Bucket><Name>one</Name></Bucket></Buckets>"
+      "<ContinuationToken>one</ContinuationToken></ListAllMyBucketsResult>");
+  ASSERT_TRUE(page);
+  ASSERT_EQ(page->buckets.size(), 1u);
+  EXPECT_EQ(page->buckets[0].name, "one");
+  EXPECT_EQ(page->continuation, "one");
+  const auto last = parse_buckets_xml("<ListAllMyBucketsResult><Buckets/></ListAllMyBucketsResult>");
+  ASSERT_TRUE(last);
+  EXPECT_TRUE(last->continuation.empty());
+}
+
 TEST(S3Xml, AnAnswerIsReadByItsNamespaceWhateverThePrefix) {
   auto page = parse_list_xml(
       R"(<s:ListBucketResult xmlns:s="http://s3.amazonaws.com/doc/2006-03-01/" xmlns:more="urn:more">

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 
-#include "base/turns.h"
 #include "s3/access/bound.h"
 #include "s3/access/ownership.h"
 #include "s3/access/public_access.h"
@@ -17,14 +16,12 @@
 namespace verbena::s3 {
 namespace {
 
-struct Kept {
-  uint64_t generation = 0;
-  BucketAccessPtr access;
-};
 constexpr size_t kept_slots = 256;  // direct-mapped: a collision evicts, nothing grows
-thread_local std::array<Kept, kept_slots> kept_access;
+thread_local std::array<BucketAccessPtr, kept_slots> kept_access;
 
-Kept& slot_of(std::string_view bucket) { return kept_access[std::hash<std::string_view>{}(bucket) % kept_slots]; }
+BucketAccessPtr& slot_of(std::string_view bucket) {
+  return kept_access[std::hash<std::string_view>{}(bucket) % kept_slots];
+}
 
 // The documents of an access record, in the order in which they are read.
 enum class Part : uint8_t {
@@ -90,12 +87,9 @@ Task<Result<void>> read_lifecycle(store::Document text, BucketAccess& access) {
   const auto work = [&text] { return lifecycle_rules_of(*text); };
   Result<std::shared_ptr<const std::vector<LifecycleRule>>> rules;
   if (text->size() > read_at_once_bytes) {
-    rules = co_await beside_loop("document", work);
-    // That thread's queue is full, perhaps by other callers: no request is refused for it, and none holds the loop.
-    while (!rules && rules.error() == Errc::slow_down) {
-      co_await Turns().pass();
-      rules = co_await beside_loop("document", work);
-    }
+    // No request is refused because that thread has much to do, perhaps for other callers: each waits for what came
+    // before it, and there are no more than requests in progress.
+    rules = co_await beside_loop_in_order("document", work);
   } else {
     rules = work();
   }
@@ -105,10 +99,13 @@ Task<Result<void>> read_lifecycle(store::Document text, BucketAccess& access) {
 
 // All documents about access are read at one moment: one from before a change and one from after it would make a record
 // that never existed.
-Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket, uint64_t generation) {
+Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) {
   if (is_directory_bucket(bucket) && !service.express.enabled) {
     co_return fail(Errc::invalid_bucket_name, "directory buckets are turned off");
   }
+  // The number from before the documents are read: a change in between makes this record stale.
+  AccessGeneration::Mark mark{.bucket = service.access->place_of(bucket)};
+  const uint64_t generation = service.access->now(mark.bucket);
   auto read = co_await service.store.bucket_and_documents(bucket, part_names);
   if (!read && read.error() == Errc::no_such_bucket) service.limits->forget(bucket, generation);
   VB_CO_ASSIGN(const auto found, std::move(read));
@@ -118,6 +115,10 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket, 
   access->name = bucket;
   access->owner = info.owner;
   access->created_us = info.created_us;
+  // Likewise of the owner, whom only the bucket names: its number from before it is looked up.
+  mark.owner = service.access->place_of_owner(info.owner);
+  mark.number = generation + service.access->owner_now(mark.owner);
+  access->mark = mark;
   if (const auto account = find_account(service, info.owner)) access->owner_id = account->id;
   VB_CO_TRY(read_policy(part(Part::policy), *access));
   access->policy_binds_root = part(Part::policy_binding) != nullptr;
@@ -143,28 +144,19 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket, 
 
 }  // namespace
 
-// The upper half distinguishes servers of one process (tests have several), which may share threads.
-
 const BucketAccess* cached_access(const Service& service, std::string_view bucket) {
-  const Kept& slot = slot_of(bucket);
-  if (slot.generation != service.access->now() || slot.access->name != bucket) return nullptr;
-  return slot.access.get();
+  const BucketAccess* const kept = slot_of(bucket).get();
+  return kept != nullptr && service.access->is_current(kept->mark) && kept->name == bucket ? kept : nullptr;
 }
 
 BucketAccessPtr held_access(const Service& service, std::string_view bucket) {
-  return cached_access(service, bucket) != nullptr ? slot_of(bucket).access : nullptr;
+  return cached_access(service, bucket) != nullptr ? slot_of(bucket) : nullptr;
 }
 
 Task<Result<BucketAccessPtr>> bucket_access(Service& service, const std::string& bucket) {
   if (auto kept = held_access(service, bucket)) co_return kept;
-  // The generation from before the documents are read: a change in between makes this record stale.
-  const uint64_t generation = service.access->now();
-  VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket, generation));
-  if (service.access->may_keep(bucket)) {
-    Kept& slot = slot_of(bucket);
-    slot.generation = generation;
-    slot.access = access;
-  }
+  VB_CO_ASSIGN(BucketAccessPtr access, co_await load(service, bucket));
+  if (service.access->may_keep(bucket)) slot_of(bucket) = access;
   co_return access;
 }
 

@@ -8,7 +8,7 @@
 
 #include "auth/policy.h"
 #include "s3/access/acl.h"
-#include "s3/documents/access_generation.h"
+#include "s3/access_generation.h"
 #include "s3/documents/lifecycle_rules.h"
 #include "s3/documents/notification_rules.h"
 #include "s3/service.h"
@@ -29,6 +29,7 @@ struct PublicAccessBlock {
 
 // Immutable.
 struct BucketAccess {
+  AccessGeneration::Mark mark;  // as long as it is current, so is the record
   std::string name;
   int64_t created_us = 0;  // with the owner: tells this bucket from earlier ones of its name
   std::string owner;       // canonical id

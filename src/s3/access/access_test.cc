@@ -56,7 +56,7 @@ TEST_F(AccessTest, AnAccountThatIsGoneMakesNoBucket) {
 
 TEST_F(AccessTest, OfABucketThatOthersAreChangingNothingIsKept) {
   service.access->keep_where([](std::string_view bucket) { return bucket != "bucket"; });
-  service.access->changed();
+  service.access->all_changed();
   EXPECT_EQ(status(alice_, "GET", "/bucket/key"), 200);
   EXPECT_EQ(cached_access(service, "bucket"), nullptr);
   service.access->keep_where({});
@@ -69,10 +69,10 @@ TEST_F(AccessTest, ARecordFromBeforeAChangeIsNotUsedAgain) {
   bool changes = true;
   service.access->keep_where([&](std::string_view) {
     ++reads;
-    if (std::exchange(changes, false)) service.access->changed();
+    if (std::exchange(changes, false)) service.access->all_changed();
     return true;
   });
-  service.access->changed();
+  service.access->all_changed();
   EXPECT_TRUE(run(bucket_access(service, "bucket")));
   EXPECT_EQ(reads, 1);
   EXPECT_EQ(cached_access(service, "bucket"), nullptr);
@@ -98,8 +98,57 @@ TEST_F(AccessTest, ChangesThatAreRefusedOrConcernNoRecordMakeNoneStale) {
   const std::string tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
   EXPECT_EQ(as(bob_, "PUT", "/bobs?tagging", tags, {{"content-md5", base64_digest(Algorithm::md5, tags)}}).status, 204);
   EXPECT_TRUE(stays());
-  EXPECT_EQ(as(bob_, "PUT", "/bobs?acl", "", {{"x-amz-acl", "private"}}).status, 200);
+  // To remove what is not there.
+  EXPECT_EQ(status(alice_, "DELETE", "/bucket?policy"), 204);
+  EXPECT_EQ(status(alice_, "DELETE", "/bucket?lifecycle"), 204);
+  EXPECT_EQ(status(alice_, "DELETE", "/bucket?encryption"), 204);
+  EXPECT_TRUE(stays());
+  EXPECT_EQ(as(alice_, "PUT", "/bucket?acl", "", {{"x-amz-acl", "public-read"}}).status, 200);
   EXPECT_FALSE(stays()) << "what records are made of has changed";
+}
+
+// A caller that changed its own bucket in a loop made all others' requests read their buckets' records again.
+TEST_F(AccessTest, AChangeOfABucketMakesNoOtherBucketsRecordStale) {
+  const auto place = [&](const std::string& name) { return service.access->place_of(name); };
+  std::string bobs = "bobs";
+  const auto shares_a_place = [&](AccessGeneration::Place other) { return place(bobs) == other; };
+  while (shares_a_place(place("bucket")) || shares_a_place(service.access->place_of_owner("alice"))) bobs += "s";
+  ASSERT_EQ(as(bob_, "PUT", "/" + bobs).status, 200);
+  ASSERT_EQ(status(bob_, "PUT", "/" + bobs + "/key"), 200);
+  ASSERT_EQ(status(alice_, "GET", "/bucket/key"), 200);
+  const BucketAccess* const record = cached_access(service, "bucket");
+  ASSERT_NE(record, nullptr);
+  const std::string target = "/" + bobs;
+  const std::string text =
+      R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"AWS":"111111111111"},)"
+      R"("Action":"s3:GetObject","Resource":"arn:aws:s3:::)" +
+      bobs + R"(/*"}})";
+  ASSERT_NE(cached_access(service, bobs), nullptr);
+  EXPECT_EQ(as(bob_, "PUT", target + "?policy", text).status, 204);
+  EXPECT_EQ(cached_access(service, bobs), nullptr) << "its own is stale";
+  EXPECT_EQ(status(alice_, "GET", target + "/key"), 200) << "what was allowed counts at once";
+  EXPECT_EQ(status(bob_, "DELETE", target + "?policy"), 204);
+  EXPECT_EQ(status(alice_, "GET", target + "/key"), 403) << "what is not allowed any more, too";
+  EXPECT_EQ(as(bob_, "PUT", target + "?acl", "", {{"x-amz-acl", "private"}}).status, 200);
+  EXPECT_EQ(as(bob_, "DELETE", target + "/key").status, 204);
+  EXPECT_EQ(as(bob_, "DELETE", target).status, 204);
+  EXPECT_EQ(cached_access(service, "bucket"), record);
+  service.access->owner_changed("bob");
+  EXPECT_EQ(cached_access(service, "bucket"), record) << "another account's limits";
+  service.access->owner_changed("alice");
+  EXPECT_EQ(cached_access(service, "bucket"), nullptr) << "its owner's limits";
+}
+
+// A right that was decided for one owner's bucket was another's by the sum of its counts.
+TEST_F(AccessTest, MarksOfTwoOwnersAreNotTheSame) {
+  service.access->owner_changed("alice");
+  ASSERT_EQ(status(alice_, "GET", "/bucket/key"), 200);
+  const AccessGeneration::Mark alices = run(bucket_access(service, "bucket")).value()->mark;
+  const AccessGeneration::Mark bobs{.bucket = alices.bucket,
+                                    .owner = AccessGeneration::Place(static_cast<uint16_t>(alices.owner) ^ 1),
+                                    .number = alices.number};
+  EXPECT_TRUE(alices == alices);
+  EXPECT_FALSE(alices == bobs);
 }
 
 TEST_F(AccessTest, BucketsAreListedToTheirOwner) {
@@ -211,7 +260,7 @@ TEST_F(AccessTest, AnObjectIsJudgedByTheRecordOfItsOwnBucket) {
       EXPECT_EQ(status(alice_, "DELETE", "/bucket"), 204);
       EXPECT_EQ(as(bob_, "PUT", "/bucket").status, 200);
       EXPECT_EQ(as(bob_, "PUT", "/bucket/key", "bob's own").status, 200);
-      service.access->changed();  // as on another thread: this one has no record of the new bucket
+      service.access->all_changed();  // as on another thread: this one has no record of the new bucket
     };
     EXPECT_GE(status(nobody_, method, "/bucket/key"), 403) << method;
     EXPECT_EQ(status(bob_, "DELETE", "/bucket/key"), 204);

@@ -141,11 +141,12 @@ auth::Decision ask_mode(const Service& service, const Call& caller, const Bucket
 }
 
 // A cache of recent sessions' rights in their buckets, for policies whose decision is the same for every request. One
-// per thread. An entry holds the session's key, so that no other key can have its address, and is valid for one
-// generation of policies. An account has a few entries, however many sessions it opens.
+// per thread. An entry holds the session's key, so that no other key can have its address, and is valid for one record
+// of the session's bucket (AccessGeneration::Mark). An account has a few entries, however many sessions it opens.
 struct KnownSession {
   auth::AccessKeyPtr key;
-  uint64_t credentials = 0, access = 0;
+  uint64_t credentials = 0;
+  AccessGeneration::Mark access{};
 };
 constexpr size_t known_of_account = 32, known_accounts = 16;  // direct-mapped: a collision evicts, nothing grows
 using KnownSessions = std::array<KnownSession, known_of_account * known_accounts>;
@@ -159,16 +160,15 @@ auth::Decision ask_session(const Service& service, const Call& caller, const Buc
                            std::string_view mode) {
   thread_local const auto known = std::make_unique<KnownSessions>();
   const auth::Identity& who = caller.identity;
-  const uint64_t access_now = service.access->now();
   KnownSession& slot = place_of(*known, *who.key);
-  if (slot.key == who.key && slot.credentials == who.generation && slot.access == access_now) {
+  if (slot.key == who.key && slot.credentials == who.generation && slot.access == access.mark) {
     return auth::Decision::allowed;
   }
   const auto decision = ask_mode(service, caller, access, asked, mode);
   const bool lasts = decision == auth::Decision::allowed && !depends_on_request(*principal_of(caller)) &&
                      (access.policy == nullptr || !depends_on_request(*access.policy));
   // The record may be from before a concurrent change.
-  if (lasts && cached_access(service, access.name) == &access) slot = {who.key, who.generation, access_now};
+  if (lasts && cached_access(service, access.name) == &access) slot = {who.key, who.generation, access.mark};
   return decision;
 }
 
@@ -330,10 +330,10 @@ Task<Result<void>> authorize_conditions(Service& service, const Call& caller, co
   co_return authorize_conditions(service, caller, access, name, found);
 }
 
-bool may_have_changed(const Service& service, const Call& caller, uint64_t access_generation) {
+bool may_have_changed(const Service& service, const Call& caller, const BucketAccess& access) {
   const bool keys = service.credentials != nullptr && caller.identity.key != nullptr &&
                     service.credentials->generation() != caller.identity.generation;
-  return keys || service.access->now() != access_generation;
+  return keys || !service.access->is_current(access.mark);
 }
 
 Result<Call> caller_now(const Service& service, const Call& caller) {

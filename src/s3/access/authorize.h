@@ -70,8 +70,8 @@ bool tells_what_is_there(const store::CommitConditions& conditions);
 Result<void> authorize_conditions(const Service& service, const Call& caller, const BucketAccess& access,
                                   ObjectName name, const Result<store::ObjectInfo>& found);
 
-// Whether the rights may have changed since a request was authorized. `access_generation`: from that time.
-bool may_have_changed(const Service& service, const Call& caller, uint64_t access_generation);
+// Whether the rights may have changed since a request was authorized by this record.
+bool may_have_changed(const Service& service, const Call& caller, const BucketAccess& access);
 // Looks the caller's key up again. Errors as for a new request with that key: invalid_access_key_id, ...
 Result<Call> caller_now(const Service& service, const Call& caller);
 // The bucket's current record. no_such_bucket if a new bucket has the name.

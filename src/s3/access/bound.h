@@ -198,8 +198,8 @@ class BucketBounds {
   static constexpr uint64_t memory_default = 256 * MiB;
   // `memory_max`: of all buckets' orders.
   explicit BucketBounds(uint64_t memory_max = memory_default) : memory_(memory_max) {}
-  // `generation`: of AccessGeneration, from before the bucket and the document were read. An older one than that of the
-  // last call for the bucket changes nothing. corrupt_object.
+  // `generation`: the bucket's of AccessGeneration, from before the bucket and the document were read. An older one
+  // than that of the last call for the bucket changes nothing. corrupt_object.
   Result<BoundPtr> of(const std::string& bucket, int64_t created_us, const std::string& owner,
                       const store::Document& text, uint64_t generation);
   std::vector<BoundPtr> all();

@@ -24,7 +24,7 @@ TEST_F(LateBodyTest, ABodyThatComesLateFindsWhatHoldsThen) {
     bobs.name = "logs";
     bobs.owner = "bob";
     EXPECT_TRUE(co_await store.create_bucket(std::move(bobs)));
-    service.access->changed();
+    service.access->all_changed();
   };
   late.target = "/logs?policy";
   late.body = R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"s3:GetObject",)"
@@ -41,7 +41,7 @@ TEST_F(LateBodyTest, ABodyThatComesLateFindsWhatHoldsThen) {
   late.principal = user;
   late.meanwhile = [&]() -> Task<> {
     EXPECT_TRUE(co_await store.set_document("bucket", "policy", denial));
-    service.access->changed();
+    service.access->all_changed();
   };
   const std::string tags = "<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>";
   const std::vector<std::pair<std::string, std::string>> documents = {
@@ -187,7 +187,7 @@ TEST_F(LateBodyTest, WhoMayNotWriteAnyMoreWhenTheBodyHasComeStoresNothing) {
     const std::string denial = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
                                R"("Action":"s3:PutObject","Resource":"arn:aws:s3:::bucket/*"}})";
     EXPECT_TRUE(co_await store.set_document("bucket", "policy", denial));
-    service.access->changed();
+    service.access->all_changed();
   };
   EXPECT_EQ(call(late).code, "AccessDenied");
   EXPECT_EQ(status(alice_, "GET", "/bucket/denied"), 404);

@@ -18,11 +18,11 @@ class QuotaTest : public AccessRig {
   QuotaTest() { service.accounts = &accounts_; }
   void set_bucket_quota(const auth::Quota& quota) {
     store.document("bucket", std::string(quota_document), auth::quota_text(quota));
-    service.access->changed();
+    service.access->all_changed();
   }
   void set_account_quota(const auth::Quota& quota) {
     accounts_.of_alice = auth::make_limits(quota);
-    service.access->changed();
+    service.access->all_changed();
   }
   Reply put_as_alice(const std::string& key, size_t size) { return as(alice_, "PUT", "/bucket/" + key, pattern(size)); }
   void expect_refused(const Reply& reply) {
@@ -166,7 +166,7 @@ TEST_F(QuotaTest, AnAppendNeedsRoomForItsBytesAndForAnObjectOnlyWhereThereIsNone
   };
   ASSERT_EQ(append("log", 0, 100).status, 200);
   store.document("appends", std::string(quota_document), auth::quota_text({.bytes = 300, .objects = 1}));
-  service.access->changed();
+  service.access->all_changed();
   EXPECT_EQ(append("log", 100, 100).status, 200);
   expect_refused(append("new", 0, 10));
   expect_refused(append("log", 200, 101));
@@ -320,7 +320,7 @@ TEST_F(QuotaTest, ABucketsRateHoldsForEverybodyAndSaysWhenToComeBack) {
   EXPECT_EQ(as(alice_, "GET", "/bucket?location").status, 503) << "requests about the bucket, too";
   // No change of the bucket makes it forget, and another quota begins anew.
   store.document("bucket", "tagging", "<Tagging><TagSet/></Tagging>");
-  service.access->changed();
+  service.access->all_changed();
   EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 503);
   set_bucket_quota({.bytes_per_s = 1'000'000});
   EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 200);
@@ -332,7 +332,7 @@ TEST_F(QuotaTest, RatesAreNotAskedForOnceTheLastBucketThatHasOneIsGone) {
   const auto add = [&] {
     EXPECT_EQ(as(alice_, "PUT", "/rated").status, 200);
     store.document("rated", std::string(quota_document), R"({"requests_per_second":100})");
-    service.access->changed();
+    service.access->all_changed();
     EXPECT_EQ(as(alice_, "GET", "/rated").status, 200);
     EXPECT_TRUE(auth::rates_are_in_use());
   };
@@ -341,7 +341,7 @@ TEST_F(QuotaTest, RatesAreNotAskedForOnceTheLastBucketThatHasOneIsGone) {
   EXPECT_FALSE(auth::rates_are_in_use());
   add();
   EXPECT_TRUE(run(store.remove_bucket("rated"))) << "as another server does";
-  service.access->changed();
+  service.access->all_changed();
   EXPECT_EQ(as(alice_, "GET", "/rated").status, 404);
   EXPECT_FALSE(auth::rates_are_in_use());
 }
@@ -460,7 +460,7 @@ TEST_F(QuotaTest, RequestsASecondAreTheCallersAndTheRootKeysAreNotCounted) {
 
 TEST_F(QuotaTest, WhatIsNoQuotaDoesNotOpenTheBucket) {
   store.document("bucket", std::string(quota_document), "{\"bytes\":-1}");
-  service.access->changed();
+  service.access->all_changed();
   EXPECT_EQ(as(alice_, "GET", "/bucket/key").status, 500);
 }
 

@@ -1,6 +1,7 @@
 // Buckets: create, head, delete, list.
-#include <fmt/core.h>
+#include <algorithm>
 
+#include "base/turns.h"
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
 #include "s3/documents/bucket_document.h"
@@ -35,10 +36,10 @@ Task<Result<void>> create_bucket(Service& service, const Call& caller, const std
     info.versioning = store::Versioning::enabled;
     info.lock.enabled = true;
   }
-  auto created = co_await service.store.create_bucket(std::move(info));
-  note_change(service, created);
+  auto created = co_await service.store.create_bucket(std::move(info), service.buckets_max);
+  note_change(service, bucket, created);
   if (created && owner_is_gone(service, owner_of(caller))) {
-    note_change(service, co_await service.store.remove_bucket(bucket));
+    note_change(service, bucket, co_await service.store.remove_bucket(bucket));
     co_return fail(Errc::invalid_access_key_id, "create bucket: the account is gone");
   }
   if (!created && created.error() == Errc::bucket_already_exists) {
@@ -56,17 +57,36 @@ Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller
 Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std::string& bucket) {
   VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
   auto removed = co_await service.store.remove_bucket(bucket);
-  if (removed) service.limits->forget(bucket, service.access->now());
-  note_change(service, removed);
+  if (removed) service.limits->forget(bucket, service.access->now(bucket));
+  note_change(service, bucket, removed);
   co_return removed;
 }
 
-Task<Result<std::vector<store::BucketInfo>>> list_buckets(Service& service, const Call& caller) {
-  VB_CO_TRY(authorize_service(service, caller, action::list_buckets, {}));
-  VB_CO_ASSIGN(auto buckets, co_await service.store.buckets());
-  const std::string_view owner = owner_of(caller);
-  std::erase_if(buckets, [&](const store::BucketInfo& bucket) { return bucket.owner != owner; });
-  co_return buckets;
+// The store is asked for some at a time: it holds the lock of all buckets while it copies them, and one kind may lie
+// between many of the other one.
+Task<Result<BucketPage>> list_buckets(Service& service, const Call& caller, ListBucketsRequest request) {
+  constexpr size_t at_once = 1000;
+  const Action& asked = request.directory ? action::list_directory_buckets : action::list_buckets;
+  VB_CO_TRY(authorize_service(service, caller, asked, {}));
+  BucketPage page;
+  store::OwnersBuckets which{
+      .owner = std::string(owner_of(caller)), .prefix = std::move(request.prefix), .after = std::move(request.after)};
+  Turns turns;
+  for (bool more = true; more && !page.truncated;) {
+    if (turns.due()) co_await turns.pass();
+    which.max = std::min(at_once, request.max - page.buckets.size() + 1);
+    auto asking = which;
+    VB_CO_ASSIGN(auto some, co_await service.store.buckets_of(std::move(asking)));
+    more = some.size() == which.max;
+    if (more) which.after = some.back().name;
+    for (store::BucketInfo& bucket : some) {
+      if (is_directory_bucket(bucket.name) != request.directory) continue;
+      page.truncated = page.buckets.size() == request.max;
+      if (page.truncated) break;
+      page.buckets.push_back(std::move(bucket));
+    }
+  }
+  co_return page;
 }
 
 }  // namespace verbena::s3

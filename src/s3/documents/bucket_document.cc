@@ -1,6 +1,6 @@
 #include "s3/documents/bucket_document.h"
 
-#include "s3/documents/access_generation.h"
+#include "s3/access_generation.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {
@@ -11,6 +11,7 @@ bool is_refusal(Errc code) {
   switch (code) {
     case Errc::bucket_already_exists:
     case Errc::bucket_not_empty:
+    case Errc::too_many_buckets:
     case Errc::invalid_bucket_state:
     case Errc::invalid_argument:
     case Errc::precondition_failed:
@@ -30,19 +31,22 @@ bool is_in_no_record(std::string_view name) {
 
 }  // namespace
 
-void note_change(Service& service, const Result<void>& outcome) {
-  if (outcome || !is_refusal(outcome.error().code)) service.access->changed();
+void note_change(Service& service, const std::string& bucket, const Result<void>& outcome) {
+  if (outcome || !is_refusal(outcome.error().code)) service.access->changed(bucket);
 }
 
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text) {
   auto done = co_await service.store.set_document(bucket, name, std::move(text));
-  if (!is_in_no_record(name)) note_change(service, done);
+  if (!is_in_no_record(name)) note_change(service, bucket, done);
   co_return done;
 }
 
 Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name) {
+  // A document that another request sets meanwhile is set after this removal.
+  const auto there = co_await service.store.document(bucket, name);
+  if (!there && there.error() == Errc::not_found) co_return Result<void>();
   auto done = co_await service.store.remove_document(bucket, name);
-  if (!is_in_no_record(name)) note_change(service, done);
+  if (!is_in_no_record(name)) note_change(service, bucket, done);
   co_return done;
 }
 

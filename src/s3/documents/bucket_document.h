@@ -22,12 +22,13 @@ inline constexpr std::string_view append_document = "append";
 // Of a bucket whose entity tags are no MD5 of the bytes.
 inline constexpr std::string_view etag_document = "etag";
 
-// Makes cached access records stale after a change that the store answered with `outcome`. A refusal left everything as
-// it was, and makes none stale: else refused requests of one caller would make all others' requests read their records
-// again.
-void note_change(Service& service, const Result<void>& outcome);
+// Makes cached access records of the bucket stale after a change that the store answered with `outcome`. A refusal left
+// everything as it was, and makes none stale: else refused requests of a caller without rights would make all others'
+// requests for the bucket read its record again.
+void note_change(Service& service, const std::string& bucket, const Result<void>& outcome);
 
-// Sets or removes one. A change of what access records are made of makes cached ones stale.
+// Sets or removes one. A change of what access records are made of makes the bucket's cached ones stale. To remove one
+// that is not there changes nothing and commits nothing.
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text);
 Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name);
 

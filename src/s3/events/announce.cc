@@ -86,8 +86,8 @@ class ObjectAnnouncement final : public store::Announcement {
     for (const Prepared& rule : prepared_) {
       if (rule.kind != kind) continue;
       std::string text = record(rule, happened);
-      VB_ASSIGN(const bool admitted, queues_.admit(rule.target, owner_, text.size()));
-      if (admitted) events.push_back({rule.target, std::move(text)});
+      VB_ASSIGN(auto room, queues_.admit(rule.target, owner_, text.size()));
+      if (room != nullptr) events.push_back({rule.target, std::move(text), std::move(room)});
     }
     return events;
   }
@@ -173,8 +173,8 @@ class TestAnnouncement final : public store::Announcement {
     std::vector<store::EventRow> events;
     for (const std::string& target : targets_) {
       store::EventRow event{target, text_of_message(message)};
-      VB_ASSIGN(const bool admitted, queues_.admit(target, owner_, event.record.size()));
-      if (admitted) events.push_back(std::move(event));
+      VB_ASSIGN(event.room, queues_.admit(target, owner_, event.record.size()));
+      if (event.room != nullptr) events.push_back(std::move(event));
     }
     return events;
   }

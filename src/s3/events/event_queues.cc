@@ -13,6 +13,59 @@ const std::string gone_label = "(gone)";
 
 }  // namespace
 
+EventQueues::Amount& EventQueues::Amount::operator+=(Amount more) {
+  events += more.events;
+  bytes += more.bytes;
+  return *this;
+}
+
+EventQueues::Amount& EventQueues::Amount::operator-=(Amount less) {
+  events -= less.events;
+  bytes -= less.bytes;
+  return *this;
+}
+
+EventQueues::Amount EventQueues::Reserved::all(const std::string& queue) const {
+  const auto found = queues.find(queue);
+  return found == queues.end() ? Amount() : found->second.all;
+}
+
+EventQueues::Amount EventQueues::Reserved::own(const std::string& queue, const std::string& owner) const {
+  const auto found = queues.find(queue);
+  if (found == queues.end()) return {};
+  const auto of = found->second.owners.find(owner);
+  return of == found->second.owners.end() ? Amount() : of->second;
+}
+
+class EventQueues::Room final : public store::EventRoom {
+ public:
+  // The caller holds the lock of `reserved`.
+  Room(std::shared_ptr<Reserved> reserved, const std::string& queue, const std::string& owner, Amount amount)
+      : reserved_(std::move(reserved)), queue_(queue), owner_(owner), amount_(amount) {
+    Reserved::InQueue& in = reserved_->queues[queue_];
+    in.all += amount_;
+    in.owners[owner_] += amount_;
+  }
+  ~Room() override { give_back(); }
+  // Once, by one thread at a time: the one that makes the change.
+  void give_back() {
+    if (std::exchange(given_back_, true)) return;
+    const std::lock_guard lock(reserved_->mutex);
+    const auto in = reserved_->queues.find(queue_);
+    const auto own = in->second.owners.find(owner_);
+    in->second.all -= amount_;
+    own->second -= amount_;
+    if (own->second.events == 0) in->second.owners.erase(own);
+    if (in->second.all.events == 0) reserved_->queues.erase(in);
+  }
+
+ private:
+  const std::shared_ptr<Reserved> reserved_;
+  const std::string queue_, owner_;
+  const Amount amount_;
+  bool given_back_ = false;
+};
+
 EventQueues::Queue::Queue(const std::string& label)
     : events_gauge(metrics::gauge("verbena_events_queued", "Events that wait for their target", {{"target", label}})),
       bytes_gauge(metrics::gauge("verbena_events_queued_bytes", "Bytes of events that wait", {{"target", label}})),
@@ -108,18 +161,23 @@ void EventQueues::load(const std::string& queue, const std::vector<store::EventB
   for (const auto& one : backlog) add_locked(of, one.bucket, owners[one.bucket], {one.events, one.bytes});
 }
 
-Result<bool> EventQueues::admit(const std::string& queue, const std::string& owner, size_t bytes) {
+Result<EventQueues::RoomPtr> EventQueues::admit(const std::string& queue, const std::string& owner, size_t bytes) {
   const std::lock_guard lock(mutex_);
   Queue& into = queue_locked(queue);
   const auto found = into.owners.find(owner);
-  const Amount own = found == into.owners.end() ? Amount() : found->second;
-  if (fits_fair_share(into.events, own.events, 1, limits_.events_max) &&
-      fits_fair_share(into.bytes, own.bytes, bytes, limits_.bytes_max)) {
-    return true;
+  {
+    const std::lock_guard reserving(reserved_->mutex);
+    Amount all{into.events, into.bytes}, own = found == into.owners.end() ? Amount() : found->second;
+    all += reserved_->all(queue);
+    own += reserved_->own(queue, owner);
+    if (fits_fair_share(all.events, own.events, 1, limits_.events_max) &&
+        fits_fair_share(all.bytes, own.bytes, bytes, limits_.bytes_max)) {
+      return std::make_shared<Room>(reserved_, queue, owner, Amount{1, bytes});
+    }
   }
   if (limits_.drop_when_full) {
     into.dropped.add();
-    return false;
+    return nullptr;
   }
   into.refused.add();
   return fail(Errc::slow_down, "The queue of this bucket's events is full: their target does not take them.");
@@ -129,6 +187,8 @@ void EventQueues::added(uint64_t bucket, const std::string& owner, const std::ve
   const std::lock_guard lock(mutex_);
   for (const store::EventRow& event : events) {
     add_locked(queue_locked(event.queue), bucket, owner, {1, event.record.size()});
+    // Under the lock, so that it is never counted twice, and a change that fits is not refused.
+    if (auto* const room = dynamic_cast<Room*>(event.room.get())) room->give_back();
   }
 }
 

@@ -45,8 +45,11 @@ class EventQueues {
 
   // Loads the store's counts: before the first event, and again when other servers add and deliver, too.
   void load(const std::string& queue, const std::vector<store::EventBacklog>& backlog);
-  // Decides whether an event may be added. False: drop it. slow_down: refuse the change. `owner`: of the bucket.
-  Result<bool> admit(const std::string& queue, const std::string& owner, size_t bytes);
+  // Decides whether an event may be added, and reserves its room until it is. Null: drop it. slow_down: refuse the
+  // change. `owner`: of the bucket. The room may outlive the queues.
+  using RoomPtr = std::shared_ptr<store::EventRoom>;
+  Result<RoomPtr> admit(const std::string& queue, const std::string& owner, size_t bytes);
+  // Counts events that are in the store now, and ends their reservations.
   void added(uint64_t bucket, const std::string& owner, const std::vector<store::EventRow>& events);
   void removed(const std::string& queue, uint64_t bucket, uint64_t events, uint64_t bytes);
   // Records a delivery: the number of confirmed events, and whether it failed.
@@ -75,7 +78,21 @@ class EventQueues {
  private:
   struct Amount {
     uint64_t events = 0, bytes = 0;
+    Amount& operator+=(Amount more);
+    Amount& operator-=(Amount less);
   };
+  // Rooms of events that are not counted yet. Locked after mutex_.
+  struct Reserved {
+    struct InQueue {
+      Amount all{};
+      std::map<std::string, Amount> owners{};
+    };
+    Amount all(const std::string& queue) const;
+    Amount own(const std::string& queue, const std::string& owner) const;
+    std::mutex mutex;
+    std::map<std::string, InQueue> queues{};  // with rooms
+  };
+  class Room;
   struct Queue {
     explicit Queue(const std::string& label);
     uint64_t events = 0, bytes = 0;
@@ -101,6 +118,7 @@ class EventQueues {
   const Limits limits_;
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Queue>> queues_;
+  const std::shared_ptr<Reserved> reserved_ = std::make_shared<Reserved>();
 };
 
 }  // namespace verbena::s3

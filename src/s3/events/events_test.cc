@@ -5,6 +5,9 @@
 #include "s3/documents/notification_rules.h"
 #include "s3/events/event_queues.h"
 #include "s3/workers/lifecycle_worker.h"
+#include "store/event.h"
+#include "store/local/test_store.h"
+#include "store/removal_grounds.h"
 
 namespace verbena::s3::test {
 namespace {
@@ -338,6 +341,113 @@ TEST_F(EventsTest, WithoutQueuesThereAreNoNotifications) {
   service.events = nullptr;
   EXPECT_EQ(configure(one_rule("<Event>s3:ObjectCreated:*</Event>")).status, 501);
   EXPECT_EQ(configure("<NotificationConfiguration/>").status, 200);
+}
+
+TEST(EventQueues, WhatIsAdmittedHasItsRoomUntilItIsCountedOrGivenUp) {
+  EventQueues queues({{"hook", "webhook"}}, {.events_max = 8, .bytes_max = 1 * MiB});
+  std::vector<EventQueues::RoomPtr> rooms;
+  const auto admit = [&](const std::string& owner) {
+    auto room = queues.admit("hook", owner, 1);
+    if (room) rooms.push_back(std::move(*room));
+    return room.has_value();
+  };
+  while (admit("one")) {
+  }
+  EXPECT_EQ(rooms.size(), 4u) << "half of the queue";
+  EXPECT_TRUE(admit("two")) << "some is always left";
+  rooms.pop_back();
+  rooms.pop_back();
+  EXPECT_TRUE(admit("one")) << "one was given up";
+  EXPECT_FALSE(admit("one"));
+  std::vector<store::EventRow> events;
+  for (auto& room : rooms) events.push_back({"hook", "x", std::move(room)});
+  queues.added(1, "one", events);
+  EXPECT_FALSE(admit("one")) << "what is counted is no longer reserved, and not free either";
+  events.clear();
+  EXPECT_FALSE(admit("one"));
+  EXPECT_EQ(queues.states()[0].events, 4u);
+  queues.removed("hook", 1, 1, 1);
+  EXPECT_TRUE(admit("one"));
+}
+
+// Changes whose events the queue admits while they are decided, as requests do.
+class Admitted final : public store::Announcement {
+ public:
+  explicit Admitted(EventQueues& queues) : queues_(queues) {}
+  Result<std::vector<store::EventRow>> events(const store::Happened&) const override {
+    store::EventRow event{"hook", "x"};
+    VB_ASSIGN(event.room, queues_.admit("hook", "owner", 1));
+    std::vector<store::EventRow> all;
+    all.push_back(std::move(event));
+    return all;
+  }
+  void committed(uint64_t bucket, const std::vector<store::EventRow>& events) const override {
+    queues_.added(bucket, "owner", events);
+  }
+
+ private:
+  EventQueues& queues_;
+};
+
+// Each change of a commit group was decided by what the queue had before all of them.
+TEST(EventQueues, ChangesThatAreCommittedTogetherDoNotExceedTheLimit) {
+  EventQueues queues({{"hook", "webhook"}}, {.events_max = 16, .bytes_max = 1 * MiB});
+  store::local::TestStore t;
+  t.open();
+  t.make_bucket("b");
+  const auto admitted = std::make_shared<const Admitted>(queues);
+  const auto put = [&](std::string key) -> Task<Result<void>> {
+    VB_CO_ASSIGN(const auto writer, co_await t.engine().create("b", key, 0));
+    store::CommitConditions conditions;
+    conditions.announcement = admitted;
+    store::ObjectInfo info;
+    VB_CO_TRY(co_await writer->commit(std::move(info), std::move(conditions)));
+    co_return Result<void>();
+  };
+  std::vector<std::future<Result<void>>> puts;
+  for (int i = 0; i < 100; ++i) {
+    auto one = put("k" + std::to_string(i));
+    puts.push_back(boost::asio::co_spawn(t.io(), std::move(one), boost::asio::use_future));
+  }
+  t.io().restart();
+  t.io().run();
+  uint64_t stored = 0;
+  for (auto& one : puts) {
+    const auto done = one.get();
+    stored += done.has_value();
+    if (!done) EXPECT_EQ(done.error(), Errc::slow_down);
+  }
+  EXPECT_EQ(stored, 8u) << "half of the queue";
+  EXPECT_EQ(queues.states()[0].events, stored);
+  EXPECT_EQ(t.run(t.engine().event_backlog("hook"))->at(0).events, stored);
+}
+
+// One whose event did not fit refused all others of the batch, and what it had decided of them was counted.
+TEST_F(EventsTest, OfABatchOnlyThoseAreRefusedWhoseEventsDoNotFit) {
+  EventQueues small({{"hook", "webhook"}}, {.events_max = 8, .bytes_max = 1 * MiB});
+  ASSERT_TRUE(run(store.set_document("bucket", store::bounding_document, "a bound")));
+  const auto grounds = std::make_shared<const store::RemovalGrounds>(
+      store::RemovalGrounds{.bucket_created_us = run(store.bucket("bucket"))->created_us,
+                            .rules = *run(store.document("bucket", store::bounding_document)),
+                            .of = store::RemovalGrounds::Of::evicted});
+  const auto admitted = std::make_shared<const Admitted>(small);
+  std::vector<store::Eviction> chosen;
+  for (int i = 0; i < 8; ++i) {
+    const std::string key = "k" + std::to_string(i);
+    ASSERT_EQ(as(alice_, "PUT", "/bucket/" + key, "x").status, 200);
+    const auto there = run(store.stat("bucket", key, ""));
+    ASSERT_TRUE(there);
+    // Every second one has an event.
+    chosen.push_back({.key = key, .modified_us = there->modified_us});
+    if (i % 2 == 0 || i > 5) chosen.back().announcement = admitted;
+  }
+  const auto outcomes = run(store.evict("bucket", grounds, chosen));
+  std::string all;
+  for (const auto& one : outcomes) all += one ? "+" : one.error() == Errc::slow_down ? "-" : "?";
+  EXPECT_EQ(all, "+++++++-");
+  EXPECT_EQ(small.states()[0].events, 4u);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/k7").status, 200);
+  EXPECT_EQ(as(alice_, "GET", "/bucket/k6").status, 404);
 }
 
 TEST(EventQueues, TargetsThatAreGoneHaveOneNameInMetrics) {

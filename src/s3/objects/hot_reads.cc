@@ -8,14 +8,13 @@
 namespace verbena::s3 {
 
 bool HotReads::may_read_all() {
-  const uint64_t access_now = service_->access->now();
   const uint64_t credentials_now = caller_->identity.generation;
-  if (access_ == access_now && credentials_ == credentials_now) return all_;
+  if (credentials_ == credentials_now && service_->access->is_current(record_)) return all_;
   const BucketAccess* const access = cached_access(*service_, bucket_);
   if (access == nullptr) return false;  // the first read that may wait fetches it
   all_ = authorize_all(*service_, *caller_, *access, action::get_object);
   bound_ = access->bound;
-  access_ = access_now;
+  record_ = access->mark;
   credentials_ = credentials_now;
   return all_;
 }

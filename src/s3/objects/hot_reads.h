@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "s3/access_generation.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {
@@ -50,7 +51,8 @@ class HotReads {
   // The last result of may_read_all() and its inputs; empty: none yet.
   bool all_ = false;
   std::shared_ptr<Bound> bound_{};  // of the bucket; null: none
-  uint64_t access_ = 0, credentials_ = 0;
+  AccessGeneration::Mark record_{};
+  uint64_t credentials_ = 0;
 };
 
 }  // namespace verbena::s3

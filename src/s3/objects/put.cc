@@ -86,7 +86,6 @@ EventCause cause_of(const Call& call) { return call.facts.posted_by != nullptr ?
 
 Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest request, memory::Source& body) {
   ScopedStage opens(call.trace, Stage::open);
-  const uint64_t generation = service.access->now();
   const auto size = body.size();
   const PlannedWrite write = planned(request, size);
   WriteFacts have = facts_at_hand(service, write);
@@ -120,14 +119,14 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
   if (access.bound != nullptr) {
     VB_CO_ASSIGN(claim, co_await claim_for(service, access, request, received));
   }
-  if (may_have_changed(service, call, generation)) {
+  if (may_have_changed(service, call, access)) {
     VB_CO_ASSIGN(plan.attributes, co_await judge_again(service, call, write, access));
   }
   const auto requested = put_requested_first(request, info.checksums);
   std::vector<store::Checksum> sent;
   if (request.append) sent.assign(info.checksums.begin(), info.checksums.begin() + requested);
   describe(service, request, sealing.seal, plan.attributes, info);
-  if (access.notifications != nullptr || generation != service.access->now()) {
+  if (access.notifications != nullptr || !service.access->is_current(access.mark)) {
     VB_CO_ASSIGN(request.conditions.announcement,
                  co_await announce_now(service, request.bucket, call, cause_of(call), request.key));
   }

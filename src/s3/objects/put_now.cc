@@ -38,7 +38,6 @@ PutNowOutcome refuse(PutNow& put, const Error& why) {
 PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   const uint64_t size = put.bytes.bytes.size();
   if (size == 0 || size > std::min(put_now_max, service.store.whole_put_max())) return PutNowOutcome::wait;
-  const uint64_t generation = service.access->now();
   static const store::Tags no_tags;
   static const store::ObjectLock no_lock;
   const PlannedWrite write{
@@ -72,7 +71,7 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
     }
     whole.info.checksums = std::move(*verified);
   }
-  if (may_have_changed(service, call, generation)) return PutNowOutcome::wait;
+  if (may_have_changed(service, call, *have.access)) return PutNowOutcome::wait;
   whole.info.size = size;
   whole.info.etag = random_etag();
   whole.info.headers = std::move(put.headers);

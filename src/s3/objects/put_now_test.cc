@@ -68,7 +68,7 @@ class PutNowTest : public AccessRig {
 };
 
 TEST_F(PutNowTest, AnObjectOfTheBucketsOwnerKeepsNoList) {
-  service.access->changed();
+  service.access->all_changed();
   EXPECT_TRUE(waits({}, alice_)) << "what the bucket says about access is not at hand";
   look();
   ASSERT_TRUE(put({.headers = {{"x-amz-meta-a", "1"}}}, alice_));
@@ -154,7 +154,7 @@ TEST_F(PutNowTest, AQuotaIsLeftToPutObject) {
   look();
   EXPECT_TRUE(put({}, alice_));
   store.document("bucket", std::string(quota_document), auth::quota_text({.bytes = 1000}));
-  service.access->changed();
+  service.access->all_changed();
   look();
   EXPECT_TRUE(waits({}, alice_));
 }

@@ -36,10 +36,10 @@ Result<Extent> part_extent(const store::ObjectInfo& info, int number) {
 }
 
 // Whether the bucket's policy lets all callers read all of the bucket, whatever the request and the key. Cached per
-// thread for a few buckets, until a document of any bucket changes.
+// thread for a few buckets, each by one record of it.
 bool is_open_to_all(const Service& service, const Call& caller, const BucketAccess& access) {
   struct Known {
-    uint64_t access = 0;  // generation
+    AccessGeneration::Mark record;
     std::string bucket;
     bool open = false;
   };
@@ -47,12 +47,11 @@ bool is_open_to_all(const Service& service, const Call& caller, const BucketAcce
   thread_local std::array<Known, places> all;
   if (!caller.identity.anonymous || access.policy == nullptr || access.directory) return false;
   Known& known = all[std::hash<std::string_view>()(access.name) % places];
-  const uint64_t now = service.access->now();
-  if (known.access == now && known.bucket == access.name) return known.open;
+  if (known.record == access.mark && known.bucket == access.name) return known.open;
   const bool open =
       !auth::depends_on_request(*access.policy) && authorize_all(service, caller, access, action::get_object);
   // The record may be from before a concurrent change.
-  if (cached_access(service, access.name) == &access) known = {now, access.name, open};
+  if (cached_access(service, access.name) == &access) known = {access.mark, access.name, open};
   return open;
 }
 
@@ -75,7 +74,9 @@ Result<Extent> select_extent(const store::ObjectInfo& info, const GetRequest& re
 
 ObjectRead::ObjectRead(Service& service, const Call& call, const GetRequest& request, Of of, FoundObject found)
     : service_(service), call_(call), request_(request), of_(of) {
-  if (found.generation == service.access->now()) reader_ = std::move(found.reader);
+  if (found.reader == nullptr) return;
+  const BucketAccess* const access = cached_access(service, request.bucket);
+  if (access != nullptr && access->mark == found.record) reader_ = std::move(found.reader);
 }
 
 ObjectRead::Step ObjectRead::refuse(Error error) {
@@ -90,6 +91,7 @@ ObjectRead::Step ObjectRead::look() {
   if (access == nullptr) access = cached_access(service_, request_.bucket);
   if (access == nullptr) return Step::needs_bucket;
   if (seen() == nullptr) {
+    found_by_ = access->mark;
     if (auto sound = check_key(request_.key); !sound) return refuse(sound.error());
     if (request_.version_id.empty() && !std::exchange(looked_in_memory_, true)) {
       reader_ = service_.store.hot(request_.bucket, request_.key);

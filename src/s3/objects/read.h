@@ -43,7 +43,7 @@ class ObjectRead {
   OpenObject take();  // for a read of bytes; call once
 
   // The object that a look without an answer found in memory; null: none.
-  const std::shared_ptr<store::ObjectReader>& found() const { return reader_; }
+  FoundObject found() const { return {reader_, found_by_}; }
 
  private:
   Step refuse(Error error);
@@ -58,6 +58,7 @@ class ObjectRead {
   const Of of_;
   std::shared_ptr<const BucketAccess> access_{};  // fetched; null: the cached one, if any. Never older than the object
   std::shared_ptr<store::ObjectReader> reader_;
+  AccessGeneration::Mark found_by_{};        // of the record that the last look for an object had
   std::optional<store::ObjectInfo> info_{};  // for a HEAD of an object that is not in memory
   std::shared_ptr<ByteCharge> charge_{};
   Extent extent_{};

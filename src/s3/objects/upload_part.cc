@@ -32,7 +32,6 @@ Result<void> match_upload_checksum(const store::UploadInfo& upload, PutRequest& 
 Task<Result<PutReply>> upload_part(Service& service, const Call& call, UploadPartRequest request,
                                    memory::Source& body) {
   PutRequest& put = request.put;
-  const uint64_t generation = service.access->now();
   const PlannedWrite write{.bucket = put.bucket, .key = put.key, .of = WriteOf::part};
   WriteFacts have = facts_at_hand(service, write);
   VB_CO_TRY(co_await settle_plan(service, call, write, have, plan_write(service, call, write, have)));
@@ -55,7 +54,7 @@ Task<Result<PutReply>> upload_part(Service& service, const Call& call, UploadPar
   writer = seal.writer(service, std::move(writer), size);
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service, call, *writer, put, body, room, charge.get()));
   const uint64_t received = info.size;
-  if (may_have_changed(service, call, generation)) VB_CO_TRY(co_await judge_again(service, call, write, access));
+  if (may_have_changed(service, call, access)) VB_CO_TRY(co_await judge_again(service, call, write, access));
   if (seal.opaque_etag() && put.md5_etag) info.etag = seal.part_etag(request.part_number, info.etag);
   seal.mark_part(info);
   store::CommitConditions none;

@@ -8,8 +8,10 @@ namespace verbena::s3 {
 Task<Result<WatchRight>> authorize_watch(Service& service, const Call& caller, const std::string& bucket,
                                          const std::string& prefix) {
   VB_CO_TRY(check_bucket_name(bucket));
-  // The generation from before: a change in between makes this right stale.
-  WatchRight right{.versions = false, .access_generation = service.access->now(), .created_us = 0};
+  // The number from before: a change in between makes this right stale.
+  WatchRight right;
+  right.bucket = service.access->place_of(bucket);
+  right.access_number = service.access->now(right.bucket);
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
   right.created_us = access->created_us;
   right.owner = access->owner;

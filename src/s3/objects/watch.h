@@ -3,14 +3,16 @@
 
 #include <string>
 
+#include "s3/access_generation.h"
 #include "s3/service.h"
 
 namespace verbena::s3 {
 
 struct WatchRight {
   bool versions = false;  // versions may be reported, too
-  // The inputs of the decision, to see when it must be made again (may_have_changed()).
-  uint64_t access_generation = 0;
+  // The inputs of the decision, to see when it must be made again (KeyWatches).
+  uint64_t access_number = 0;  // of the bucket (AccessGeneration)
+  AccessGeneration::Place bucket{};
   // Identifies the bucket among earlier ones of its name (BucketAccess).
   int64_t created_us = 0;
   std::string owner{};

@@ -48,7 +48,7 @@ class WritePlanTest : public AccessRig {
 };
 
 TEST_F(WritePlanTest, TheFirstLookAnswersWhereTheRecordIsAtHand) {
-  service.access->changed();
+  service.access->all_changed();
   EXPECT_EQ(facts_at_hand(service, write()).access, nullptr);
   EXPECT_EQ(look({}, alice_)->needs, WriteNeed::access);
   const auto plan = look(with_access(), alice_);
@@ -131,7 +131,7 @@ TEST_F(WritePlanTest, ATtlIsRefusedBeforeTheBodyWhereTheStoreKeepsNone) {
 
 TEST_F(WritePlanTest, FetchingAndLookingEndsInTheAnswerOfAFirstLook) {
   request.conditions.if_match = "etag";
-  service.access->changed();
+  service.access->all_changed();
   EXPECT_TRUE(settled(alice_));
   EXPECT_EQ(settled(bob_).error(), Errc::access_denied);
   request.bucket = "no-such-bucket";

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/several.h"
-#include "s3/documents/access_generation.h"
+#include "s3/access_generation.h"
 #include "s3/events/announce.h"
 #include "store/ends.h"
 #include "store/removal_grounds.h"
@@ -213,7 +213,7 @@ Task<bool> BoundsWorker::evict(BoundPtr bound, Bound::Victims victims) {
 // A request that read it before a change may have brought back what it was.
 Task<> BoundsWorker::look_again(BoundPtr bound) {
   constexpr std::array names{bound_document};
-  const uint64_t generation = service_.access->now();
+  const uint64_t generation = service_.access->now(bound->bucket());
   const auto found = co_await service_.store.bucket_and_documents(bound->bucket(), names);
   if (!found) {
     if (found.error() == Errc::no_such_bucket) bound->withdraw();

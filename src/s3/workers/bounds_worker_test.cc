@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/metrics.h"
-#include "s3/documents/access_generation.h"
+#include "s3/access_generation.h"
 #include "s3/events/event_queues.h"
 #include "s3_http/test_rig.h"
 #include "store/ends.h"
@@ -246,7 +246,7 @@ TEST_F(BoundsTest, AnEvictionByADocumentThatHasChangedIsRefused) {
   for (int i = 0; i < 20; ++i) ASSERT_EQ(put("k" + std::to_string(i)), 200);
   // As a request does that read the document before it was replaced.
   const auto old = std::make_shared<const std::string>(bound_xml({.objects_max = 2}));
-  ASSERT_TRUE(bounds_.of("bucket", created_us, owner, old, service.access->now()));
+  ASSERT_TRUE(bounds_.of("bucket", created_us, owner, old, service.access->now("bucket")));
   EXPECT_TRUE(soon([&] { return bounds_.all().front()->settings().objects_max == 100; }));  // it looked again
   EXPECT_EQ(held().objects, 21U);
 }

@@ -304,14 +304,14 @@ TEST_F(BucketLogs, LongTextsOfARequestAreWrittenOnceAndNotForEachKey) {
 TEST_F(BucketLogs, TakeRoomOfTheTargetsQuotaAndAreLetGoWhereThereIsNone) {
   ASSERT_EQ(configure(enabled(to_logs)).status, 200);
   store.document("logs", "quota", auth::quota_text({.bytes = 1000}));
-  service.access->changed();
+  service.access->all_changed();
   for (int i = 0; i < 100; ++i) call("GET", "/bucket/none");
   EXPECT_EQ(delivered(), "");
   EXPECT_EQ(run(store.bucket_usage("logs")).value().all_bytes(), 0u);
   call("GET", "/bucket/one");
   EXPECT_NE(delivered().find("/bucket/one"), std::string::npos) << "what fits is delivered";
   store.document("logs", "quota", auth::quota_text({.objects = 1}));
-  service.access->changed();
+  service.access->all_changed();
   call("GET", "/bucket/two");
   EXPECT_EQ(delivered().find("/bucket/two"), std::string::npos);
 }

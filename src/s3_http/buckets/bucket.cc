@@ -288,17 +288,14 @@ Task<Result<void>> serve_list_buckets(Context& context) {
   const auto prefix = context.query.get_or_empty("prefix");
   const auto after = context.query.get_or_empty("continuation-token");
   const auto region = context.query.get("bucket-region");
-  VB_CO_ASSIGN(auto buckets, co_await list_buckets(context.service, context.caller()));
-  std::erase_if(buckets, [&](const store::BucketInfo& bucket) {
-    if (!bucket.name.starts_with(prefix) || (!after.empty() && bucket.name <= after)) return true;
-    return (region && *region != context.service.region) || is_directory_bucket(bucket.name);
-  });
-  const bool truncated = buckets.size() > static_cast<size_t>(max);
-  if (truncated) buckets.resize(static_cast<size_t>(max));
+  ListBucketsRequest request{
+      .prefix = std::string(prefix), .after = std::string(after), .max = static_cast<size_t>(max)};
+  VB_CO_ASSIGN(BucketPage page, co_await list_buckets(context.service, context.caller(), std::move(request)));
+  if (region && *region != context.service.region) page = {};  // all are here
   XmlWriter xml("ListAllMyBucketsResult");
   write_owner(xml, "Owner", context.service, owner_of(context.caller()));
-  VB_CO_TRY(co_await write_buckets(context, xml, buckets));
-  if (truncated) xml.element("ContinuationToken", buckets.back().name);
+  VB_CO_TRY(co_await write_buckets(context, xml, page.buckets));
+  if (page.truncated) xml.element("ContinuationToken", page.buckets.back().name);
   if (!prefix.empty()) xml.element("Prefix", prefix);
   context.reply_xml(xml.finish());
   co_return Result<void>();

@@ -38,6 +38,48 @@ TEST_F(Buckets, ListingIsPaged) {
   EXPECT_EQ(call("GET", "/?max-buckets=0").code, "InvalidArgument");
 }
 
+// Each request copied the buckets of all accounts under the lock of all.
+TEST_F(Buckets, ListingTakesNoMoreThanItsPage) {
+  for (const char* name : {"aaa", "bbb", "bcc", "ddd"}) make_bucket(name);
+  store.listed = 0;
+  EXPECT_EQ(call("GET", "/?max-buckets=2").count("<Bucket>"), 2u);
+  EXPECT_LE(store.listed.load(), 3u) << "one more shows that there are more";
+  store.listed = 0;
+  EXPECT_EQ(call("GET", "/?prefix=b").count("<Bucket>"), 2u);
+  EXPECT_EQ(store.listed.load(), 2u);
+}
+
+// Kinds that are not listed may lie between those that are.
+TEST_F(Buckets, ListingGoesOnBehindBucketsOfTheOtherKind) {
+  service.express.enabled = true;
+  const auto make = [&](const std::string& name) {
+    ASSERT_TRUE(run(store.create_bucket({.name = name, .created_us = 0, .owner = "root"})));
+  };
+  for (int i = 0; i < 5; ++i) make("m" + std::to_string(i) + "--local1-az1--x-s3");
+  make("zzz");
+  Reply r = call("GET", "/?max-buckets=1");
+  EXPECT_EQ(r.element("Name"), "zzz");
+  EXPECT_EQ(r.element("ContinuationToken"), "(none)");
+  make("aaa");
+  r = call("GET", "/?max-buckets=1");
+  EXPECT_EQ(r.element("Name"), "aaa");
+  EXPECT_EQ(r.element("ContinuationToken"), "aaa");
+  EXPECT_EQ(call("GET", "/?max-buckets=1&continuation-token=aaa").element("Name"), "zzz");
+}
+
+TEST_F(Buckets, AnAccountHasAsManyAsItMay) {
+  service.buckets_max = 2;
+  EXPECT_EQ(call("PUT", "/one").status, 200);
+  EXPECT_EQ(call("PUT", "/two").status, 200);
+  const Reply refused = call("PUT", "/three");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.code, "TooManyBuckets");
+  EXPECT_EQ(call("HEAD", "/three").status, 404);
+  EXPECT_EQ(call("PUT", "/one").status, 200) << "made again by its owner";
+  EXPECT_EQ(call("DELETE", "/two").status, 204);
+  EXPECT_EQ(call("PUT", "/three").status, 200);
+}
+
 TEST_F(Buckets, MadeAgainByTheOwnerIs200InUsEast1And409Elsewhere) {
   make_bucket("one");
   EXPECT_EQ(call("PUT", "/one").status, 200);

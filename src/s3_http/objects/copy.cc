@@ -209,12 +209,13 @@ Task<Result<store::Attributes>> authorize_copy(Context& context, const store::Ob
   co_return std::move(plan.attributes);
 }
 
-// Authorizes again before the commit, if a key, policy or document has changed since `generation`, which is from before
-// the first check. True: rights changed and the caller may still read the source; the right to write must be checked
-// next.
+// Authorizes again before the commit, if a key has changed, or a document of either bucket: `source_number` is that of
+// the source's bucket (AccessGeneration) from before the first check. True: rights changed and the caller may still
+// read the source; the right to write must be checked next.
 Task<Result<bool>> renew_copy(Context& context, const CopySource& source, const store::ObjectInfo& from,
-                              const BucketAccess& target, uint64_t generation) {
-  if (!may_have_changed(context.service, context.caller(), generation)) co_return false;
+                              const BucketAccess& target, uint64_t source_number) {
+  const bool source_is_same = context.service.access->now(source.bucket) == source_number;
+  if (source_is_same && !may_have_changed(context.service, context.caller(), target)) co_return false;
   VB_CO_TRY(renew_caller(context));
   VB_CO_TRY(co_await same_bucket_access(context.service, target));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, source.bucket));
@@ -244,7 +245,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   VB_CO_TRY(check_new_key(context.key));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
   context.call.outcome.source = source.text();
-  const uint64_t generation = context.service.access->now();
+  const uint64_t source_number = context.service.access->now(source.bucket);
   VB_CO_ASSIGN(const bool replace, replaces_metadata(context));
   VB_CO_ASSIGN(const bool replace_tags, replaces_tags(context));
   const auto wanted_class = context.header("x-amz-storage-class");
@@ -307,7 +308,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
   const Extent whole{0, from.size, false};
   VB_CO_TRY(co_await copy_bytes(context, reader, whole, *writer, digests, costs.charge.get()));
   VB_CO_ASSIGN(const BoundClaim claim, co_await claim_copy(context, *target, from.size, conditions));
-  VB_CO_ASSIGN(const bool again, co_await renew_copy(context, source, from, *target, generation));
+  VB_CO_ASSIGN(const bool again, co_await renew_copy(context, source, from, *target, source_number));
   if (again) {
     if (!replace_tags) VB_CO_TRY(co_await authorize_tags(context, source, from));
     VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, replace_tags, conditions));
@@ -330,7 +331,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(const int number, read_part_number(context));
   VB_CO_ASSIGN(const CopySource source, parse_copy_source(context.header("x-amz-copy-source").value_or("")));
   context.call.outcome.source = source.text();
-  const uint64_t generation = context.service.access->now();
+  const uint64_t source_number = context.service.access->now(source.bucket);
   std::optional<ByteRange> range;
   if (const auto header = context.header("x-amz-copy-source-range")) {
     VB_CO_ASSIGN(range, parse_copy_range(*header));
@@ -361,7 +362,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
                                                                        seal.stored_size(extent.length)));
   writer = seal.writer(context.service, std::move(writer), extent.length);
   VB_CO_TRY(co_await copy_bytes(context, reader, extent, *writer, digests, costs.charge.get()));
-  VB_CO_ASSIGN(const bool again, co_await renew_copy(context, source, reader->info(), *target, generation));
+  VB_CO_ASSIGN(const bool again, co_await renew_copy(context, source, reader->info(), *target, source_number));
   if (again) VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   store::ObjectInfo part;
   part.size = extent.length;

@@ -141,7 +141,6 @@ Task<Result<void>> serve_delete_objects(Context& context) {
   VB_CO_TRY(co_await reserve_answer(context, text.size() + document.targets.size() * outcome_bytes));
   VB_CO_TRY(renew_caller(context));  // it may have taken a while
   // A missing bucket fails the request, not each key.
-  uint64_t generation = context.service.access->now();
   VB_CO_ASSIGN(BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   Result<void> still;  // the error for the remaining keys, if any
 
@@ -157,8 +156,7 @@ Task<Result<void>> serve_delete_objects(Context& context) {
     for (; started < document.targets.size() && pending.size() < in_flight_max; ++started) {
       if (turns.due()) co_await turns.pass();
       // Many keys take a while: the rights are checked again in between.
-      if (still && may_have_changed(context.service, context.caller(), generation)) {
-        generation = context.service.access->now();
+      if (still && may_have_changed(context.service, context.caller(), *access)) {
         still = co_await renew(context, access);
       }
       const DeleteTarget& target = document.targets[started];

@@ -172,17 +172,16 @@ std::optional<Given> try_read(Context& context, FoundObject& found) {
   if (const auto header = context.request.header("range")) request.range = parse_range(*header);
   RequestTrace* const trace = context.caller().trace;
   ScopedStage opens(trace, Stage::open);
-  const uint64_t generation = context.service.access->now();
   ObjectRead read(context.service, context.caller(), request, head ? ObjectRead::Of::head : ObjectRead::Of::bytes);
   const auto step = read.look();
   opens.end();
   if (step != ObjectRead::Step::answer) {
-    found = {read.found(), generation};
+    found = read.found();
     return std::nullopt;
   }
   add_request_ids(context.response, context.caller().request_id);
   if (!fill_object_response(context, read.info(), read.extent(), request)) {
-    found = {read.found(), generation};
+    found = read.found();
     return std::nullopt;
   }
   Given given;

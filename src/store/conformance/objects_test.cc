@@ -150,6 +150,68 @@ TEST_P(ObjectStore, EvaluatesConditionsAtTheCommit) {
   t.expect_no_leak();
 }
 
+TEST_P(ObjectStore, GivesNoOwnerMoreBucketsThanItMayHave) {
+  const auto make = [&](const std::string& name, const std::string& owner) {
+    return t.run(t.engine().create_bucket({.name = name, .created_us = 0, .owner = owner}, 3));
+  };
+  // All at once: each is decided before the others are there.
+  std::vector<std::future<Result<void>>> making;
+  for (int i = 0; i < 8; ++i) {
+    auto task = t.engine().create_bucket({.name = "m" + std::to_string(i), .created_us = 0, .owner = "one"}, 3);
+    making.push_back(boost::asio::co_spawn(t.io(), std::move(task), boost::asio::use_future));
+  }
+  t.io().restart();
+  t.io().run();
+  int made = 0;
+  for (auto& one : making) {
+    const auto outcome = one.get();
+    made += outcome.has_value();
+    if (!outcome) EXPECT_EQ(outcome.error(), Errc::too_many_buckets);
+  }
+  EXPECT_EQ(made, 3);
+  auto theirs = t.run(t.engine().buckets_of({.owner = "one"}));
+  ASSERT_TRUE(theirs);
+  ASSERT_EQ(theirs->size(), 3u);
+  EXPECT_EQ(make("z", "one").error(), Errc::too_many_buckets);
+  EXPECT_EQ(make(theirs->front().name, "one").error(), Errc::bucket_already_exists) << "it makes none";
+  EXPECT_TRUE(make("z", "other")) << "each owner has a number of its own";
+  t.reopen();
+  EXPECT_EQ(make("y", "one").error(), Errc::too_many_buckets);
+  ASSERT_TRUE(t.run(t.engine().remove_bucket(theirs->front().name)));
+  EXPECT_TRUE(make("y", "one"));
+  EXPECT_EQ(make("x", "one").error(), Errc::too_many_buckets);
+}
+
+TEST_P(ObjectStore, ListsAnOwnersBucketsByPages) {
+  const auto make = [&](const std::string& name, const std::string& owner) {
+    ASSERT_TRUE(t.run(t.engine().create_bucket({.name = name, .created_us = 0, .owner = owner})));
+  };
+  for (const char* name : {"aa", "ab", "ba", "bb", "bc", "ca"}) make(name, "one");
+  for (const char* name : {"a", "abc", "bba", "zz"}) make(name, "other");
+  const auto names = [&](const OwnersBuckets& which) {
+    std::string all;
+    const auto found = t.run(t.engine().buckets_of(which));
+    EXPECT_TRUE(found);
+    for (const BucketInfo& bucket : *found) all += bucket.name + " ";
+    return all;
+  };
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(names({.owner = "one"}), "aa ab ba bb bc ca ");
+    EXPECT_EQ(names({.owner = "one", .max = 2}), "aa ab ");
+    EXPECT_EQ(names({.owner = "one", .after = "ab", .max = 2}), "ba bb ");
+    EXPECT_EQ(names({.owner = "one", .after = "b"}), "ba bb bc ca ") << "no bucket's name";
+    EXPECT_EQ(names({.owner = "one", .prefix = "b"}), "ba bb bc ");
+    EXPECT_EQ(names({.owner = "one", .prefix = "b", .after = "ba"}), "bb bc ");
+    EXPECT_EQ(names({.owner = "one", .prefix = "b", .after = "c"}), "");
+    EXPECT_EQ(names({.owner = "one", .prefix = "b", .after = "a"}), "ba bb bc ");
+    EXPECT_EQ(names({.owner = "other", .prefix = "b"}), "bba ");
+    EXPECT_EQ(names({.owner = "none"}), "");
+    t.reopen();
+  }
+  ASSERT_TRUE(t.run(t.engine().remove_bucket("bb")));
+  EXPECT_EQ(names({.owner = "one", .prefix = "b"}), "ba bc ");
+}
+
 TEST_P(ObjectStore, KnowsItsBuckets) {
   BucketInfo again;
   again.name = "b";

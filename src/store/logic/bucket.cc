@@ -138,6 +138,19 @@ std::vector<BucketInfo> Buckets::list() const {
   return infos;
 }
 
+std::vector<BucketInfo> Buckets::of(const OwnersBuckets& which) const {
+  std::vector<BucketInfo> infos;
+  const std::shared_lock lock(mutex_);
+  const auto owner = owners_.find(which.owner);
+  if (owner == owners_.end()) return infos;
+  const auto& named = owner->second.buckets;
+  auto it = which.after < which.prefix ? named.lower_bound(which.prefix) : named.upper_bound(which.after);
+  for (; it != named.end() && it->first.starts_with(which.prefix) && infos.size() < which.max; ++it) {
+    infos.push_back(it->second->info());
+  }
+  return infos;
+}
+
 std::vector<std::shared_ptr<const Bucket>> Buckets::all() const {
   std::shared_lock lock(mutex_);
   std::vector<std::shared_ptr<const Bucket>> all;
@@ -157,15 +170,16 @@ void Buckets::add(const BucketRecord& record) {
   bucket->ends = ends_;
   bucket->may_end = &may_end_;
   std::lock_guard lock(mutex_);
-  auto& owners = document_bytes_[record.info.owner];
-  if (!owners) owners = std::make_shared<ByteCount>(0);
-  bucket->documents.count_for(owners);
-  auto& usage = usage_[record.info.owner];
-  if (!usage) usage = std::make_shared<OwnersUsage>();
-  bucket->owners = usage;
+  Owner& owner = owners_[record.info.owner];
+  bucket->documents.count_for(owner.document_bytes);
+  bucket->owners = owner.usage;
   auto& named = buckets_[record.info.name];
-  if (named) by_id_.erase(named->id);
+  if (named) {
+    by_id_.erase(named->id);
+    owners_[named->owner].buckets.erase(named->name);
+  }
   by_id_[record.id] = bucket;
+  owner.buckets.emplace(bucket->name, bucket);
   named = std::move(bucket);
 }
 
@@ -178,7 +192,22 @@ void Buckets::remove(std::string_view name) {
   bucket.set_uncounted(false);
   bucket.feed->end();
   by_id_.erase(bucket.id);
+  owners_[bucket.owner].buckets.erase(bucket.name);
   buckets_.erase(it);
+}
+
+BucketRoom::BucketRoom(Buckets& buckets, std::string owner, uint64_t max)
+    : buckets_(buckets), owner_(std::move(owner)) {
+  const std::lock_guard lock(buckets_.mutex_);
+  Buckets::Owner& of = buckets_.owners_[owner_];
+  fits_ = of.buckets.size() + of.rooms < max;
+  if (fits_) ++of.rooms;
+}
+
+BucketRoom::~BucketRoom() {
+  if (!fits_) return;
+  const std::lock_guard lock(buckets_.mutex_);
+  --buckets_.owners_[owner_].rooms;
 }
 
 }  // namespace verbena::store

@@ -154,6 +154,8 @@ struct Bucket {
   BucketInfo info() const { return {name, created_us, owner, durability.load(), versioning.load(), lock.load()}; }
 };
 
+class BucketRoom;
+
 // Thread-safe.
 class Buckets {
  public:
@@ -167,18 +169,40 @@ class Buckets {
   std::shared_ptr<const Bucket> find(std::string_view name) const;  // null: no such bucket
   std::shared_ptr<const Bucket> find_id(uint64_t id) const;         // likewise
   std::vector<BucketInfo> list() const;                             // by name
+  std::vector<BucketInfo> of(const OwnersBuckets& which) const;     // by name; takes as long as its page
   std::vector<std::shared_ptr<const Bucket>> all() const;           // by name
   void add(const BucketRecord& record);
   void remove(std::string_view name);
 
  private:
+  friend class BucketRoom;
+  struct Owner {
+    std::shared_ptr<ByteCount> document_bytes = std::make_shared<ByteCount>(0);
+    std::shared_ptr<OwnersUsage> usage = std::make_shared<OwnersUsage>();
+    std::map<std::string_view, std::shared_ptr<const Bucket>> buckets{};  // the names are in the buckets
+    uint64_t rooms = 0;                                                   // for buckets that are being created
+  };
   const WallClock* ends_ = nullptr;
   std::function<bool()> may_end_;
   mutable std::shared_mutex mutex_;
   std::map<std::string, std::shared_ptr<const Bucket>, std::less<>> buckets_;
-  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id_;           // the same
-  std::map<std::string, std::shared_ptr<ByteCount>> document_bytes_;  // by owner
-  std::map<std::string, std::shared_ptr<OwnersUsage>> usage_;         // likewise
+  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id_;  // the same
+  std::map<std::string, Owner, std::less<>> owners_;         // likewise; of every owner that there was
+};
+
+// Room for one more bucket of its owner, until it is there or was refused: however many are created at once, no owner
+// gets more than `max`. Outlived by the buckets.
+class BucketRoom {
+ public:
+  BucketRoom(Buckets& buckets, std::string owner, uint64_t max);
+  ~BucketRoom();
+  BucketRoom(const BucketRoom&) = delete;
+  explicit operator bool() const { return fits_; }
+
+ private:
+  Buckets& buckets_;
+  const std::string owner_;
+  bool fits_ = false;
 };
 
 }  // namespace verbena::store

@@ -69,10 +69,10 @@ Task<Result<void>> commit_all(std::shared_ptr<Context> context, std::string buck
   co_await settle_each(*context, found, *all);
   if (context->rows->has_one_place()) {
     const auto committed = co_await context->rows->commit(batch_removal_change(all));
-    // A damaged row of one key is no reason to keep the others.
-    const bool damaged =
-        !committed && (committed.error() == Errc::corrupt_object || committed.error() == Errc::malformed);
-    if (!damaged) co_return committed;
+    // A damaged row of one key is no reason to keep the others, nor is an event that its queue has no room for.
+    const bool of_one = !committed && (committed.error() == Errc::corrupt_object ||
+                                       committed.error() == Errc::malformed || committed.error() == Errc::slow_down);
+    if (!of_one) co_return committed;
   }
   for (size_t i = 0; i < all->removals.size(); ++i) {
     auto one = std::make_shared<Removal>(std::move(all->removals[i]));
@@ -141,8 +141,13 @@ constexpr size_t rows_at_once = 256;
 
 // Buckets.
 
-Task<Result<void>> EngineStore::create_bucket(BucketInfo bucket) {
+Task<Result<void>> EngineStore::create_bucket(BucketInfo bucket, uint64_t owners_max) {
   auto context = context_;
+  const BucketRoom room(context->buckets, bucket.owner, owners_max);
+  if (!room) {
+    const bool exists = context->buckets.find(bucket.name) != nullptr;
+    co_return fail(exists ? Errc::bucket_already_exists : Errc::too_many_buckets);
+  }
   co_return co_await context->rows->commit(create_bucket_change(context->buckets, std::move(bucket)));
 }
 
@@ -217,6 +222,9 @@ Task<Result<void>> EngineStore::remove_bucket(std::string_view name) {
 }
 
 Task<Result<std::vector<BucketInfo>>> EngineStore::buckets() { co_return context_->buckets.list(); }
+Task<Result<std::vector<BucketInfo>>> EngineStore::buckets_of(OwnersBuckets which) {
+  co_return context_->buckets.of(which);
+}
 
 Task<Result<Usage>> EngineStore::bucket_usage(std::string_view bucket) {
   auto context = context_;
@@ -238,14 +246,11 @@ Result<BucketFeedPtr> EngineStore::feed(std::string_view bucket) {
 }
 
 void EngineStore::name_buckets(const Context& context, std::vector<EndedKey>& ended) {
-  if (ended.empty()) return;
-  std::map<uint64_t, std::shared_ptr<const Bucket>> by_id;
-  for (auto& bucket : context.buckets.all()) by_id[bucket->id] = bucket;
   for (EndedKey& one : ended) {
-    const auto bucket = by_id.find(one.bucket_id);
-    if (bucket == by_id.end()) continue;
-    one.bucket = bucket->second->name;
-    one.bucket_created_us = bucket->second->created_us;
+    const auto bucket = context.buckets.find_id(one.bucket_id);
+    if (bucket == nullptr) continue;
+    one.bucket = bucket->name;
+    one.bucket_created_us = bucket->created_us;
   }
 }
 

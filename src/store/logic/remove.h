@@ -29,7 +29,7 @@ Change removal_change(std::shared_ptr<Removal> removal);
 
 // Removals from one bucket with one commit. One that is refused with precondition_failed has that as its outcome, and
 // hinders no other; so has one that finds nothing to remove (no_such_key), and one that is not ready. Any other error
-// refuses all.
+// refuses all; the caller tries each by itself then, if the error may be one key's.
 struct BatchRemoval {
   std::shared_ptr<const Bucket> bucket{};
   std::vector<Removal> removals{};

@@ -42,6 +42,7 @@ class TestStore : private HasClock, public MemoryStore {
   std::optional<Errc> append_error;              // the next append fails so
   std::function<bool(std::string_view)> is_hot;  // keys whose objects are in memory; empty: none
   std::atomic<size_t> writers_made{0};           // of objects, by create()
+  std::atomic<size_t> listed{0};                 // buckets in answers of buckets_of() and buckets()
   std::function<Task<>()> before_update;         // called once, between the request for a change and the change
   // Likewise for an upload: before its parts are read, and before it is completed.
   std::function<void()> before_parts, before_completion;
@@ -51,6 +52,16 @@ class TestStore : private HasClock, public MemoryStore {
   std::function<void()> before_look_up;      // called once, between the request for an object and its look-up
   int64_t now_us() const { return clock.now_us(); }
 
+  Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) override {
+    VB_CO_ASSIGN(auto page, co_await MemoryStore::buckets_of(std::move(which)));
+    listed += page.size();
+    co_return page;
+  }
+  Task<Result<std::vector<BucketInfo>>> buckets() override {
+    VB_CO_ASSIGN(auto all, co_await MemoryStore::buckets());
+    listed += all.size();
+    co_return all;
+  }
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id) override {
     if (const auto happens = std::exchange(before_look_up, nullptr)) happens();

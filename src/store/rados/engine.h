@@ -45,6 +45,7 @@ class Engine final : public Context {
   Task<Result<void>> reload(uint64_t bucket);
   Task<Result<void>> reload_all();  // on the engine's thread, like the next
   Task<Result<void>> reload_buckets();
+  Task<Result<void>> settle_names();
   using NamedBuckets = std::vector<std::pair<std::string, uint64_t>>;
   Task<Result<void>> reload_each(NamedBuckets wanted);
   Task<Result<void>> reload_numbered(uint64_t id);
@@ -65,7 +66,7 @@ class Engine final : public Context {
   Task<Result<void>> look_into_tablet(BucketPtr bucket, size_t tablet, std::set<uint64_t> living);
 
   const WallClock& clock_source;
-  const std::function<void()> on_change;
+  const std::function<void(std::string_view bucket)> on_change;
   const std::function<bool(const std::optional<std::string>&)> on_accounts;
   const Options::TakeKeys on_keys;
   const bool is_holder;

@@ -208,7 +208,7 @@ void Engine::make_bus() {
   helpers.read = [this](std::string name) { return reload_named(std::move(name)); };
   helpers.read_all = [this] { return reload_buckets(); };
   helpers.forget_kept = [this](std::string_view name) { read_leases->let_go_of_bucket(name); };
-  helpers.on_change = [this] { on_change(); };
+  helpers.on_change = [this](std::string_view name) { on_change(name); };
   helpers.fresh = [this] { return bus->fresh(); };
   in_flight = std::make_shared<InFlightChanges>(registry, io, intent_lasts, std::move(helpers));
   InvalidationBus::Subscriber subscriber;
@@ -273,10 +273,10 @@ Task<Result<void>> Engine::reload(uint64_t bucket) {
     co_return co_await reload_keys();
   } else if (bucket == InvalidationBus::everything) {
     VB_CO_TRY(co_await reload_all());
+    on_change({});
   } else {
     VB_CO_TRY(co_await reload_numbered(bucket));
   }
-  on_change();
   co_return Result<void>{};
 }
 
@@ -352,7 +352,10 @@ Task<Result<void>> Engine::reload_numbered(uint64_t id) {
   if (!state && state.error() == Errc::no_such_bucket) co_return Result<void>{};
   if (!state) co_return std::unexpected(state.error());
   std::string name = (*state)->record.info.name;  // which never changes
-  co_return co_await reload_locked(id, std::move(name));
+  std::string copy = name;
+  VB_CO_TRY(co_await reload_locked(id, std::move(copy)));
+  on_change(name);
+  co_return Result<void>{};
 }
 
 // Forgets a bucket that no longer exists.
@@ -396,12 +399,11 @@ void Engine::forget(const Bucket& bucket) {
   book.forget(bucket.id);
   const auto now = buckets.find(bucket.name);
   if (now && now->id == bucket.id) buckets.remove(bucket.name);
+  on_change(bucket.name);
 }
 
 void Engine::forget(uint64_t id) {
-  for (const auto& known : buckets.all()) {
-    if (known->id == id) forget(*known);
-  }
+  if (const auto known = buckets.find_id(id)) forget(*known);
 }
 
 // The caller holds the lock of the bucket's name.
@@ -457,17 +459,24 @@ std::expected<std::unique_ptr<RadosStore>, std::string> RadosStore::connect(cons
 RadosStore::RadosStore(std::shared_ptr<Engine> engine) : EngineStore(engine), engine_(std::move(engine)) {}
 RadosStore::~RadosStore() { engine_->close(); }
 
+// Until memory has all buckets as of a moment after the call.
+Task<Result<void>> Engine::settle_names() {
+  if (!fresh()) co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
+  if (in_flight->intents().all()) co_return co_await in_flight->settle_all();
+  for (const std::string& name : in_flight->intents().names()) VB_CO_TRY(co_await settle(name));
+  co_return Result<void>{};
+}
+
 Task<Result<std::vector<BucketInfo>>> RadosStore::buckets() {
   auto engine = engine_;
-  if (!engine->fresh()) {
-    co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
-  }
-  if (engine->in_flight->intents().all()) {
-    VB_CO_TRY(co_await engine->in_flight->settle_all());
-  } else {
-    for (const std::string& name : engine->in_flight->intents().names()) VB_CO_TRY(co_await engine->settle(name));
-  }
+  VB_CO_TRY(co_await engine->settle_names());
   co_return engine->buckets.list();
+}
+
+Task<Result<std::vector<BucketInfo>>> RadosStore::buckets_of(OwnersBuckets which) {
+  auto engine = engine_;
+  VB_CO_TRY(co_await engine->settle_names());
+  co_return engine->buckets.of(which);
 }
 
 // Requests the owner's usage, so that other servers' counts are read soon.

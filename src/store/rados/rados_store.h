@@ -30,8 +30,8 @@ struct Options {
   memory::Arena* arena = nullptr;  // memory for reads; must outlive the store
   const WallClock* clock = &system_clock();
   // Called when another server changes a bucket or one of its documents: before the change is made, and again before it
-  // is acknowledged.
-  std::function<void()> on_change = [] {};
+  // is acknowledged. Empty: perhaps any bucket.
+  std::function<void(std::string_view bucket)> on_change = [](std::string_view) {};
   // Called when a server (also this one) has replaced the shared accounts, before that is acknowledged, and whenever
   // everything is reloaded. False: nothing may be served from memory.
   std::function<bool(const std::optional<std::string>&)> on_accounts = [](const auto&) { return true; };
@@ -59,6 +59,7 @@ class RadosStore final : public EngineStore, public SharedKeys {
   ~RadosStore() override;
 
   Task<Result<std::vector<BucketInfo>>> buckets() override;
+  Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) override;
   Result<UsageNow> usage_now(std::string_view bucket) override;
   Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;

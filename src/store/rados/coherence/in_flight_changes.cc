@@ -67,12 +67,12 @@ Task<Result<void>> InFlightChanges::hear(Notice notice) {
     if (!intents_.put(notice.intent, deadline_in(intent_lasts_)))
       co_return fail(Errc::limit_exceeded, "rados: intents");
     if (notice.renames) helpers_.forget_kept(notice.intent.name);
-    helpers_.on_change();
+    helpers_.on_change(notice.intent.name);
     co_return Result<void>{};
   }
   std::string name = notice.intent.name;
   VB_CO_TRY(co_await helpers_.read(std::move(name)));
-  helpers_.on_change();
+  helpers_.on_change(notice.intent.name);
   intents_.end(notice.intent.change);
   co_return Result<void>{};
 }
@@ -80,7 +80,7 @@ Task<Result<void>> InFlightChanges::hear(Notice notice) {
 bool InFlightChanges::take(const std::vector<Intent>& intents) {
   const auto until = deadline_in(intent_lasts_);
   const bool fit = std::ranges::all_of(intents, [&](const Intent& intent) { return intents_.put(intent, until); });
-  if (!intents.empty()) helpers_.on_change();
+  for (const Intent& intent : intents) helpers_.on_change(intent.name);
   return fit;
 }
 
@@ -137,7 +137,7 @@ Task<Result<void>> InFlightChanges::end_one(Intent intent) {
   if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
   std::string name = intent.name;
   VB_CO_TRY(co_await helpers_.read(std::move(name)));
-  helpers_.on_change();
+  helpers_.on_change(intent.name);
   intents_.end(intent.change);
   left.add();
   Notice notice{.kind = Notice::Kind::over, .intent = std::move(intent)};

@@ -22,7 +22,7 @@ class InFlightChanges final : public std::enable_shared_from_this<InFlightChange
     std::function<Task<Result<void>>(std::string name)> read;  // reloads the bucket of that name into memory
     std::function<Task<Result<void>>()> read_all;              // reloads all buckets
     std::function<void(std::string_view name)> forget_kept;    // drops the bucket's objects from memory
-    std::function<void()> on_change;                           // invalidates what upper layers have cached of buckets
+    std::function<void(std::string_view name)> on_change;  // invalidates what upper layers have cached of the bucket
     std::function<bool()> fresh;
   };
   InFlightChanges(Registry& registry, boost::asio::io_context& io, std::chrono::milliseconds intent_lasts,
