@@ -53,6 +53,10 @@ class Engine {
   virtual bool may_be_disturbed() const { return false; }
   // No server has it open: rot, writes that went elsewhere. From then on calls may fail, but never lie. False: none.
   virtual bool damage() { return false; }
+  // Whether the damage is to objects' bytes alone: a server then opens, and reads all but what this names, of a bucket
+  // and a key as `bucket/key`.
+  virtual bool hurts_data_alone() const { return false; }
+  virtual bool hurts(const std::string& /*name*/) const { return true; }
   // The same while a server has it open.
   virtual bool decay() { return false; }
   // What is wrong with all that is stored, while no server has it open; empty: nothing.

@@ -11,10 +11,22 @@ namespace {
 
 double seconds(int64_t ns) { return static_cast<double>(ns % 1'000'000'000'000'000) / 1e9; }
 
+// Its tag and locks.
+std::string told(const Version& with) {
+  std::string text;
+  if (with.tag != 0) text += fmt::format(" tag {}", with.tag);
+  if (with.hold) text += " hold";
+  if (with.lock == Lock::none) return text;
+  return text + fmt::format(" {} until {:.6f}", with.lock == Lock::governance ? "governance" : "compliance",
+                            seconds(with.locked_until_ns));
+}
+
 std::string told(const Operation& operation, const Model& model) {
-  constexpr const char* kinds[] = {"put",  "append",        "delete",  "delete version", "rename",   "read",
-                                   "list", "list versions", "set tag", "set hold",       "set lock", "read version"};
-  constexpr const char* conditions[] = {"", " if absent", " if it is", " if its size is"};
+  constexpr const char* kinds[] = {"put",      "append",   "delete",       "delete version", "rename",
+                                   "read",     "read tag", "list",         "list versions",  "set tag",
+                                   "set hold", "set lock", "read version", "never was"};
+  constexpr const char* conditions[] = {
+      "", " if absent", " if it is", " if its size is", " that is larger than", " that ends by", " that lacks part"};
   constexpr const char* outcomes[] = {"done", "refused", "missing"};
   std::string text =
       fmt::format("  {:>7}..{:<20} {:.6f}..{:.6f} s  {}", operation.begin, operation.end, seconds(operation.begin_ns),
@@ -26,15 +38,10 @@ std::string told(const Operation& operation, const Model& model) {
   if (operation.content != operation.value) text += fmt::format(" (bytes of {})", operation.content);
   text += conditions[static_cast<size_t>(operation.condition)];
   if (operation.expected != 0) text += fmt::format(" {}", operation.expected);
-  const Version& with = operation.with;
-  if (with.tag != 0) text += fmt::format(" tag {}", with.tag);
-  if (with.hold) text += " hold";
-  if (with.lock != Lock::none)
-    text += fmt::format(" {} until {:.6f}", with.lock == Lock::governance ? "governance" : "compliance",
-                        seconds(with.locked_until_ns));
+  text += told(operation.with);
   if (operation.bypass) text += " bypass";
   if (!operation.seen.empty()) text += fmt::format(" -> {}", operation.seen);
-  if (operation.seen_tag != 0) text += fmt::format(" tag {}", operation.seen_tag);
+  if (operation.seen_with) text += " with" + told(*operation.seen_with);
   return text + " " + (operation.answered() ? outcomes[static_cast<size_t>(operation.outcome)] : "no answer") + "\n";
 }
 
@@ -69,6 +76,14 @@ constexpr size_t seen_max = 1'000'000;  // a few hundred bytes each
 Operation& History::begin(Operation operation) {
   ++under_way_;
   return segment_.emplace_back(std::move(operation));
+}
+
+bool History::is_overtaken(const Operation& operation) const {
+  using Kind = Operation::Kind;
+  return std::ranges::any_of(segment_, [&](const Operation& other) {
+    const bool changes = other.kind <= Kind::rename || other.kind == Kind::set_tag;
+    return &other != &operation && changes && other.key == operation.key && other.end > operation.begin;
+  });
 }
 
 bool History::crash(int64_t now_ns) {

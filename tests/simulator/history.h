@@ -32,6 +32,8 @@ class History {
   // `end` is set, unless the answer was an error that promises nothing. False: no order explains the segment; why()
   // tells it.
   bool end() { return --under_way_ != 0 || judge(); }
+  // Whether some other change of its key is as late, or later.
+  bool is_overtaken(const Operation& operation) const;
   bool crash(int64_t now_ns);  // what is under way gets no answer
   void clock_went_back(int64_t by_ns);
   std::string why() const;

@@ -14,12 +14,37 @@ namespace {
 
 using store::local::FaultyFileSystem;
 
+using Fault = FaultyFileSystem::Fault;
+
 uint64_t draw(uint64_t below) { return Scheduler::get().random() % below; }
 
 }  // namespace
 
+// Where a fault falls into a start, that start may fail, and the next one must not; nor may one that it came through
+// leave anything behind that the next one stumbles over.
 Result<std::unique_ptr<store::Store>> LocalEngine::open(size_t /*server*/, memory::Arena& arena, BlockingPool& pool,
                                                         std::string& trouble) {
+  while (std::exchange(start_fails_, false)) {
+    constexpr std::array faults{Fault::crash, Fault::crash, Fault::crash, Fault::io_error, Fault::no_space};
+    constexpr std::array<uint64_t, 4> operations{4, 16, 60, 250};
+    faulty_.fail_at(draw(operations[draw(operations.size())]), faults[draw(faults.size())]);
+    auto opened = open_once(arena, pool, trouble);
+    const bool happened = faulty_.fault_happened();
+    if (!opened && !happened) return opened;
+    opened = fail(Errc::closed);
+    was_orderly_ = false;
+    lose_power();
+    if (auto wrong = check(); !wrong.empty()) {
+      trouble = "after a start that failed: " + wrong;
+      return fail(Errc::corrupt_object, "start");
+    }
+    start_fails_ = draw(2) == 0;
+  }
+  return open_once(arena, pool, trouble);
+}
+
+Result<std::unique_ptr<store::Store>> LocalEngine::open_once(memory::Arena& arena, BlockingPool& pool,
+                                                             std::string& trouble) {
   store::local::Options options;
   options.directory = "/store";
   options.arena = &arena;
@@ -28,7 +53,8 @@ Result<std::unique_ptr<store::Store>> LocalEngine::open(size_t /*server*/, memor
   options.volume_size_max = 4 * MiB;
   options.allocate_step = 0;
   options.free_bytes_min = 0;
-  options.keep_free = draw(3) == 0 ? 0 : 16 * MiB;  // one start may keep what the next gives back
+  keeps_free_ = draw(2) == 0;
+  options.keep_free = keeps_free_ ? 16 * MiB : 0;
   options.scrub_rate = 64 * MiB;
   options.scrub_rest = std::chrono::seconds(1);
   options.trouble = &trouble;
@@ -36,36 +62,54 @@ Result<std::unique_ptr<store::Store>> LocalEngine::open(size_t /*server*/, memor
 }
 
 void LocalEngine::begin_round() {
-  constexpr std::array ends{End::orderly,  End::orderly,     End::crash,       End::crash,
-                            End::no_space, End::write_error, End::read_errors, End::crash};
+  constexpr std::array ends{End::orderly,     End::orderly,     End::crash, End::crash, End::no_space,
+                            End::write_error, End::read_errors, End::crash, End::full};
   end_ = ends[draw(ends.size())];
   if (end_ == End::crash) faulty_.fail_at(draw(1500), FaultyFileSystem::Fault::crash);
   if (end_ == End::no_space) faulty_.fail_at(draw(800), FaultyFileSystem::Fault::no_space);
   if (end_ == End::write_error) faulty_.fail_at(draw(800), FaultyFileSystem::Fault::io_error);
   if (end_ == End::read_errors) disk_.fail_reads(draw(40), 1 + draw(4));
+  is_full_ = end_ == End::full;
+  if (is_full_) faulty_.set_capacity(faulty_.used_bytes() + draw(200'000));
+  loses_power_ = end_ == End::crash || draw(2) == 0;
+  start_fails_ = draw(4) == 0;
 }
 
 std::string LocalEngine::fate() const {
-  constexpr const char* names[] = {"orderly", "a crash", "no space", "an error of a write", "errors of reads"};
+  constexpr const char* names[] = {"orderly", "a crash", "no space", "an error of a write", "errors of reads", "full"};
   return damaged_ ? "damage" : names[static_cast<size_t>(end_)];
 }
 
 bool LocalEngine::end_round() {
-  if (end_ == End::crash) {
-    const auto loss = std::array{FaultyFileSystem::Loss::nothing, FaultyFileSystem::Loss::unsynced,
-                                 FaultyFileSystem::Loss::torn}[draw(3)];
-    faulty_.crash(loss, Scheduler::get().random());
-  }
-  faulty_.fail_at(UINT64_MAX, FaultyFileSystem::Fault::none);
+  has_kept_ = std::exchange(kept_before_, keeps_free_) || keeps_free_;
+  was_orderly_ = end_ == End::orderly;
+  if (std::exchange(is_full_, false)) faulty_.set_capacity(1 * TiB);
+  if (loses_power_) lose_power();
+  faulty_.fail_at(UINT64_MAX, Fault::none);
   disk_.fail_reads(UINT64_MAX, 0);
-  return end_ == End::crash;
+  return std::exchange(loses_power_, false);
+}
+
+// The disk keeps what a disk may keep. Also after an orderly end: what was acknowledged is there whatever else is lost.
+void LocalEngine::lose_power() {
+  using Loss = FaultyFileSystem::Loss;
+  const Loss loss = std::array{Loss::nothing, Loss::unsynced, Loss::torn}[draw(3)];
+  faulty_.crash(loss, Scheduler::get().random());
 }
 
 bool LocalEngine::damage() {
   damaged_ = true;
-  decays_ = false;
+  start_fails_ = false;
+  data_alone_ = !std::exchange(decays_, false);
   damage_pages();
+  const auto report = store::local::fsck({.directory = "/store", .fs = &faulty_});
+  data_alone_ = data_alone_ && report.has_value();
+  for (size_t at = 0; report && at < report->lost.size(); ++at) lost_.push_back(report->lost[at].name);
   return true;
+}
+
+bool LocalEngine::hurts(const std::string& name) const {
+  return std::ranges::any_of(lost_, [&](const std::string& one) { return one.starts_with(name); });
 }
 
 bool LocalEngine::decay() {
@@ -76,7 +120,9 @@ bool LocalEngine::decay() {
 }
 
 void LocalEngine::damage_pages() {
-  const char* const folder = draw(4) == 0 ? "/store/index" : "/store/volumes";
+  const bool of_index = draw(4) == 0;
+  const char* const folder = of_index ? "/store/index" : "/store/volumes";
+  data_alone_ = data_alone_ && !of_index;
   for (uint64_t pages = 1 + draw(6); pages > 0; --pages) damage_page(folder);
 }
 
@@ -96,10 +142,29 @@ void LocalEngine::damage_page(const std::filesystem::path& folder) {
   (void)(*file)->pwrite(page, draw(pages) * page_size);
 }
 
+uint64_t LocalEngine::allocated() {
+  const std::filesystem::path folder = "/store/volumes";
+  uint64_t bytes = 0;
+  const auto names = faulty_.list(folder);
+  for (size_t at = 0; names && at < names->size(); ++at) {
+    const auto stat = faulty_.stat(folder / (*names)[at]);
+    bytes += stat ? stat->allocated_bytes : 0;
+  }
+  return bytes;
+}
+
 std::string LocalEngine::check() {
   auto report = store::local::fsck({.directory = "/store", .fs = &disk_});
   if (!report) return "fsck: " + describe(report.error());
-  if (!report->damaged()) return {};
+  if (!report->damaged() && !was_orderly_) return {};
+  if (!report->damaged() && report->orphan_extents == 0 && (has_kept_ || allocated() <= report->extent_bytes)) {
+    return {};
+  }
+  if (!report->damaged()) {
+    return fmt::format(
+        "after an orderly end {} extents of {} bytes have no owner, and the volumes have {} bytes for {}",
+        report->orphan_extents, report->orphan_bytes, allocated(), report->extent_bytes);
+  }
   std::string text = fmt::format("fsck: {} lost", report->lost_count);
   for (const std::string& line : report->index) text += "\n  " + line;
   for (const auto& loss : report->lost) text += "\n  " + loss.name + ": " + loss.why;

@@ -11,6 +11,11 @@ bool is_locked(const Version& version, int64_t at_ns) {
   return version.hold || (version.lock != Lock::none && at_ns < version.locked_until_ns);
 }
 
+bool told_alike(const Version& version, const Version& seen) {
+  return version.tag == seen.tag && version.hold == seen.hold && version.lock == seen.lock &&
+         (version.lock == Lock::none || version.locked_until_ns == seen.locked_until_ns);
+}
+
 bool is_unsure(const Version& newest) { return newest.may_be || newest.may_be_gone; }
 
 // Whether the key's current object may be such a one; 0: none. What may be gone, or may never have been, is passed
@@ -94,6 +99,7 @@ bool Model::apply(const Operation& operation, State& state) const {
   if (operation.kind == Kind::list || operation.kind == Kind::read_versions) {
     if (!operation.answered()) return true;
     for (size_t key = 0; key < state.size(); ++key) {
+      if (operation.seen[key] == std::vector{Operation::not_looked_at}) continue;
       prepare(key, state[key], operation.end_ns);
       if (!sees_listed(operation, state[key], operation.seen[key])) return false;
     }
@@ -118,17 +124,55 @@ bool Model::apply(const Operation& operation, State& state) const {
       return change(operation, versions);
     case Kind::read_version:
       return read_version(operation, versions);
-    case Kind::read: {
-      if (!operation.answered()) return true;
-      if (operation.outcome != Outcome::refused) return sees(versions, operation.seen[0]);
-      // A copy's source was another one, or none.
-      return may_have(versions, [&](uint32_t is) { return is != operation.expected; });
-    }
+    case Kind::never:
+      return find_named(versions, operation.value) == versions.end();
+    case Kind::read:
+      return read(operation, versions);
+    case Kind::read_tag:
+      return read_tag(operation, versions);
     case Kind::list:
     case Kind::read_versions:
       break;
   }
   return false;
+}
+
+bool Model::read(const Operation& operation, Versions& versions) const {
+  if (!operation.answered()) return true;
+  if (operation.outcome == Outcome::refused) return read_refused(operation, versions);
+  if (!sees(versions, operation.seen[0])) return false;
+  return !operation.seen_with || versions.empty() || told_alike(versions.back(), *operation.seen_with);
+}
+
+// A copy's source was another one, or none; a place too small, a range behind the end, a part that is not there.
+bool Model::read_refused(const Operation& operation, const Versions& versions) const {
+  const uint64_t expected = operation.expected;
+  const bool directory = kind_ == BucketKind::directory;
+  const auto size_of = [&](uint32_t is) { return directory ? size(versions) : values_.size(is); };
+  return may_have(versions, [&](uint32_t is) {
+    switch (operation.condition) {
+      case Operation::If::larger:
+        return is != 0 && size_of(is) > expected;
+      case Operation::If::smaller:
+        return is != 0 && size_of(is) <= expected;
+      case Operation::If::lacks_part:
+        return is != 0 && values_.may_lack(is, static_cast<int>(expected));
+      default:
+        return is != expected;
+    }
+  });
+}
+
+bool Model::read_tag(const Operation& operation, Versions& versions) const {
+  if (!operation.answered()) return true;
+  if (operation.outcome == Outcome::missing) return sees(versions, {});
+  while (!versions.empty() && (is_marker(versions.back()) || versions.back().tag != operation.seen_with->tag)) {
+    if (!is_unsure(versions.back())) return false;
+    versions.pop_back();
+  }
+  if (versions.empty()) return false;
+  versions.back().may_be_gone = false;
+  return true;
 }
 
 // `met`: whether its condition holds. False: the answer is another one than the condition allows.
@@ -152,8 +196,9 @@ bool Model::meets(const Operation& operation, Versions& versions, bool& met) con
     case Operation::If::size:
       met = size(versions) == operation.expected;
       return !told || met == done;
+    default:  // of reads
+      return false;
   }
-  return false;
 }
 
 bool Model::put(const Operation& operation, Versions& versions) const {
@@ -182,12 +227,36 @@ bool Model::append(const Operation& operation, Versions& versions) const {
 }
 
 bool Model::remove(const Operation& operation, Versions& versions) const {
+  if (operation.condition == Operation::If::matches) return remove_if(operation, versions);
   if (operation.answered() && operation.outcome != Outcome::done) return false;
   if (kind_ == BucketKind::versioned) {
     add(versions, {.value = operation.value, .asked_ns = operation.begin_ns});
   } else {
     versions.clear();
   }
+  return true;
+}
+
+// A missing object meets any condition, and gets no marker; a marker is none (S3).
+bool Model::remove_if(const Operation& operation, Versions& versions) const {
+  const auto expected = static_cast<uint32_t>(operation.expected);
+  const bool told = operation.answered(), versioned = kind_ == BucketKind::versioned;
+  if (told && operation.outcome == Outcome::refused) {
+    return may_have(versions, [&](uint32_t is) { return is != expected && (versioned || is != 0); });
+  }
+  if (told && versioned && operation.value == 0) {  // it made no marker
+    if (!std::ranges::all_of(versions, is_unsure)) return false;
+    versions.clear();
+    return true;
+  }
+  const bool met = may_have_content(versions, expected) || (!versioned && may_have_content(versions, 0));
+  if (!met) return !told;
+  if (!versioned) {
+    versions.clear();
+    return true;
+  }
+  if (told && !sees(versions, {expected})) return false;
+  add(versions, {.value = operation.value, .asked_ns = operation.begin_ns});
   return true;
 }
 
@@ -261,14 +330,16 @@ bool Model::read_version(const Operation& operation, Versions& versions) const {
     versions.erase(version);
     return true;
   }
-  if (version == versions.end() || version->tag != operation.seen_tag) return false;
+  if (version == versions.end()) return false;
+  if (operation.seen_with && !told_alike(*version, *operation.seen_with)) return false;
   version->may_be_gone = false;
-  return operation.seen[0].empty() || operation.seen[0][0] == version->content;
+  return (operation.seen[0].empty() ? 0 : operation.seen[0][0]) == version->content;
 }
 
 // A listing of a directory bucket tells of each object its size.
 bool Model::sees_listed(const Operation& operation, Versions& versions, const std::vector<uint32_t>& seen) const {
   if (operation.kind == Kind::read_versions) return sees_versions(versions, seen);
+  if (seen == std::vector{Operation::something}) return may_have(versions, [](uint32_t is) { return is != 0; });
   if (kind_ != BucketKind::directory) return sees(versions, seen);
   return seen.empty() ? versions.empty() : !versions.empty() && size(versions) == seen[0];
 }

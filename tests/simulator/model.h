@@ -40,14 +40,18 @@ struct Operation {
     remove_version,
     rename,
     read,
+    read_tag,
     list,
     read_versions,
     set_tag,
     set_hold,
     set_lock,
     read_version,
+    never,  // that version is not there, and never was
   };
-  enum class If : uint8_t { always, absent, matches, size };
+  // Of a read that was refused: what its object is then, none of which is `expected`, is larger or smaller than that
+  // (smaller: not larger), or lacks a part of that number.
+  enum class If : uint8_t { always, absent, matches, size, larger, smaller, lacks_part };
   enum class Outcome : uint8_t { done, refused, missing };
 
   Kind kind = Kind::read;
@@ -56,15 +60,16 @@ struct Operation {
   uint32_t value = 0;    // that it brings, or of the version that it names; 0: the current object
   uint32_t content = 0;  // of what a put brings
   If condition = If::always;
-  uint64_t expected = 0;  // what it needs: a content, or a size
+  uint64_t expected = 0;  // what it needs: a content, a size, or a part's number
   Version with{};         // of a put: tag and lock; of a change: the new ones
   bool bypass = false;    // of governance
 
   Outcome outcome = Outcome::done;
   // What was seen of each key, of a read of its one: contents oldest first, or the current one. A listing of a
   // directory bucket: sizes.
+  static constexpr uint32_t something = UINT32_MAX, not_looked_at = UINT32_MAX - 1;
   std::vector<std::vector<uint32_t>> seen{};
-  uint32_t seen_tag = 0;
+  std::optional<Version> seen_with{};        // what was told of tag and locks
   uint64_t begin = 0, end = UINT64_MAX;      // in the order of all calls and answers; UINT64_MAX: no answer
   int64_t begin_ns = 0, end_ns = INT64_MAX;  // of the wall clock: not earlier, not later, answered or not
   bool answered() const { return end != UINT64_MAX; }
@@ -93,9 +98,13 @@ class Model {
   bool put(const Operation& operation, Versions& versions) const;
   bool append(const Operation& operation, Versions& versions) const;
   bool remove(const Operation& operation, Versions& versions) const;
+  bool remove_if(const Operation& operation, Versions& versions) const;
   bool remove_version(const Operation& operation, Versions& versions) const;
   bool rename(const Operation& operation, State& state) const;
   bool change(const Operation& operation, Versions& versions) const;
+  bool read(const Operation& operation, Versions& versions) const;
+  bool read_refused(const Operation& operation, const Versions& versions) const;
+  bool read_tag(const Operation& operation, Versions& versions) const;
   bool read_version(const Operation& operation, Versions& versions) const;
   // Whether the key may have that object, and none where it is empty; it has it from then on.
   bool sees(Versions& versions, const std::vector<uint32_t>& seen) const;

@@ -102,7 +102,9 @@ void World::Native::get_many(const Attempt& attempt, Bucket& bucket) {
       continue;
     }
     if (result.error && *result.error == ErrorCode::buffer_too_small) {
-      world_.close(bucket, *reads[i], 247);
+      reads[i]->condition = Operation::If::larger;
+      reads[i]->expected = place;
+      world_.answer(bucket, *reads[i], Outcome::refused);
       continue;
     }
     if (is_open(result)) {

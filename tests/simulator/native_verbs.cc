@@ -91,8 +91,7 @@ void World::Native::put(const Attempt& attempt, Bucket& bucket, uint32_t key) {
 // Whether they are whole values, and those of the tag.
 bool World::Native::read_bytes(Bucket& bucket, Bytes bytes, const std::string& etag, Operation& operation) {
   operation.seen.assign(1, {});
-  const bool whole = world_.values_.split(std::string(as_text(bytes)), operation.seen[0]);
-  if (whole && world_.is_named(bucket, operation.seen[0], etag)) return true;
+  if (world_.recognize(bucket, as_text(bytes), etag, operation.seen[0])) return true;
   world_.fail_with(fmt::format("{}/{}: wrong bytes by the native door, {} of them, tag {}", bucket.name,
                                bucket.history.model().key(operation.key), bytes.size(), etag));
   return false;
@@ -122,7 +121,11 @@ void World::Native::get(const Attempt& attempt, Bucket& bucket, uint32_t key) {
   if (answered && !memory->untouched_behind(0)) world_.fail_with("native: an error has written memory");
   keep_late(memory);
   if (object.error() == Errc::no_such_key) return world_.answer(bucket, operation);
-  if (object.error() == Errc::too_large) return world_.close(bucket, operation, 249);
+  if (object.error() == Errc::too_large) {
+    operation.condition = Operation::If::larger;
+    operation.expected = memory->bytes().size();
+    return world_.answer(bucket, operation, Outcome::refused);
+  }
   fail_read(attempt, bucket, operation, object.error());
 }
 

@@ -83,7 +83,8 @@ void RadosEngine::begin_round() {
   stopped_ = over_ = false;
   if (fault_ == Fault::none) return;
   ends_ns_ = Scheduler::get().steady_ns() + 400 * second_ns;
-  if (fault_ == Fault::weather || draw(2) == 0) {
+  befell_ = fault_ == Fault::weather || draw(2) == 0;
+  if (befell_) {
     const uint32_t much = draw(2) == 0 ? 300 : 3000;
     RadosModel::get().set_weather({.answer_lost = static_cast<uint32_t>(draw(much)),
                                    .late = static_cast<uint32_t>(draw(much / 20)),
@@ -114,6 +115,7 @@ void RadosEngine::befall_once() {
   RadosModel& model = RadosModel::get();
   const size_t server = draw(servers_);
   if (draw(6) == 0) set_clock(server);
+  befell_ = true;
   switch (fault_) {
     case Fault::stalls:
       return model.stall(draw(RadosModel::osds), milliseconds(draw(draw(2) == 0 ? 3000 : 40'000)));
@@ -192,7 +194,7 @@ bool RadosEngine::end_round() {
   if (befell()) pass_time(60 * second_ns);
   const bool crashed = stopped_;
   fault_ = Fault::none;
-  stopped_ = false;
+  stopped_ = befell_ = false;
   return crashed;
 }
 

@@ -21,7 +21,7 @@ class RadosEngine final : public Engine {
   bool shared() const override { return true; }
   void begin_round() override;
   std::string fate() const override;
-  bool befell() const override { return fault_ != Fault::none; }
+  bool befell() const override { return befell_; }
   bool stopped(size_t server) const override;
   int64_t settles_ns() const override;
   bool one_moment() const override { return split_rows_ == one_tablet; }
@@ -55,6 +55,7 @@ class RadosEngine final : public Engine {
   Fault fault_ = Fault::none;
   size_t victim_ = 0;
   bool stopped_ = false, over_ = false;
+  bool befell_ = false;  // from the first event of the fault on
   int64_t ends_ns_ = 0;  // of a round with a fault: calls that fail take minutes
   std::thread fate_;
   std::array<store::rados::RadosStore*, servers_max> stores_{};

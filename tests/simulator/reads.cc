@@ -12,48 +12,126 @@ namespace {
 using Kind = Operation::Kind;
 using Outcome = Operation::Outcome;
 
-Task<Result<std::string>> read_whole(std::shared_ptr<store::ObjectReader> reader, uint64_t size) {
+Task<Result<std::string>> read_part(std::shared_ptr<store::ObjectReader> reader, uint64_t from, uint64_t size) {
   std::string bytes;
   while (bytes.size() < size) {
     const size_t n = std::min<uint64_t>(size - bytes.size(), store::ObjectReader::chunk_size_max);
-    VB_CO_ASSIGN(const memory::Chunk chunk, co_await reader->read(bytes.size(), n));
+    VB_CO_ASSIGN(const memory::Chunk chunk, co_await reader->read(from + bytes.size(), n));
     bytes += as_text(chunk.bytes);
   }
   co_return bytes;
 }
 
-uint32_t tag_of(const store::Tags& tags) {
-  return tags.empty() ? 0 : static_cast<uint32_t>(std::stoul(tags.front().second));
+Version told_with(const store::ObjectInfo& info) {
+  return {.tag = info.tags.empty() ? 0 : static_cast<uint32_t>(std::stoul(info.tags.front().second)),
+          .hold = info.lock.legal_hold,
+          .lock = static_cast<Lock>(info.lock.mode),
+          .locked_until_ns = info.lock.retain_until_us * 1000};
+}
+
+// Of an object of a part or a range: all of its bytes that was asked for. `bytes`: the whole object's.
+std::string_view wanted_of(std::string_view bytes, const s3::GetRequest& request, const Values& values, uint32_t value,
+                           const std::string& etag) {
+  if (request.range && request.range->suffix) {
+    return bytes.substr(bytes.size() - std::min<uint64_t>(*request.range->suffix, bytes.size()));
+  }
+  if (request.range) {
+    return bytes.substr(*request.range->first, request.range->last.value_or(bytes.size()) - *request.range->first + 1);
+  }
+  if (!request.part_number || etag == values.plain_etag(value)) return bytes;
+  size_t at = 0;
+  for (const Values::Part& part : values.parts(value)) {
+    const size_t size = values.size(part.value);
+    if (part.number == *request.part_number) return bytes.substr(at, size);
+    at += size;
+  }
+  return bytes;
 }
 
 }  // namespace
 
-bool World::is_named(const Bucket& bucket, const std::vector<uint32_t>& values, const std::string& etag) const {
-  return bucket.kind == BucketKind::directory || (values.size() == 1 && values_.named(etag) == values[0]);
+bool World::recognize(const Bucket& bucket, std::string_view bytes, const std::string& etag,
+                      std::vector<uint32_t>& seen) const {
+  if (bucket.kind == BucketKind::directory) return values_.split(std::string(bytes), seen);
+  return values_.recognize(etag, bytes, seen.emplace_back());
+}
+
+// Sometimes of a part, or of a range; in a directory bucket the whole, where a tag does not say what it is.
+s3::GetRequest World::draw_get(const Bucket& bucket, uint32_t key) {
+  s3::GetRequest request{.bucket = bucket.name,
+                         .key = bucket.history.model().key(key),
+                         .range = {},
+                         .part_number = {},
+                         .preconditions = {}};
+  if (bucket.kind == BucketKind::directory) return request;
+  const uint64_t choice = draw(24);
+  if (choice < 3) request.part_number = 1 + static_cast<int>(draw(3));
+  if (choice < 3 || choice > 5) return request;
+  s3::ByteRange& range = request.range.emplace();
+  if (choice == 3) {
+    range.suffix = 1 + draw(400);
+  } else {
+    range.first = draw(choice == 4 ? 400 : 6000);
+    if (choice == 5) range.last = *range.first + draw(6000);
+  }
+  return request;
 }
 
 void World::get(Loop& loop, Bucket& bucket, uint32_t key) {
   Operation& operation = begin(bucket, {.kind = Kind::read, .key = key, .seen = {{}}});
   const s3::Call call = root_call();
-  const s3::GetRequest request{.bucket = bucket.name,
-                               .key = bucket.history.model().key(key),
-                               .range = {},
-                               .part_number = draw(8) == 0 ? std::optional(1) : std::nullopt,
-                               .preconditions = {}};
+  const s3::GetRequest request = draw_get(bucket, key);
   auto opened = run_on(loop, s3::open_object(*server_->service, call, request));
   if (!opened && opened.error() == Errc::no_such_key) return answer(bucket, operation);
-  // An upload's part has the number that it was sent with.
-  if (!opened && opened.error() == Errc::invalid_part_number) return close(bucket, operation, 252);
+  if (!opened && opened.error() == Errc::invalid_part_number && request.part_number) {
+    operation.condition = Operation::If::lacks_part;
+    operation.expected = static_cast<uint64_t>(*request.part_number);
+    return answer(bucket, operation, Outcome::refused);
+  }
+  if (!opened && opened.error() == Errc::invalid_range && request.range && request.range->first) {
+    operation.condition = Operation::If::smaller;
+    operation.expected = *request.range->first;
+    return answer(bucket, operation, Outcome::refused);
+  }
   if (!opened) return answer_error(bucket, operation, opened.error());
-  const auto bytes = run_on(loop, read_whole(opened->reader, opened->info().size));
+  const auto bytes = run_on(loop, read_part(opened->reader, opened->offset, opened->length));
   if (!bytes) return answer_error(bucket, operation, bytes.error());
-  const bool whole = values_.split(*bytes, operation.seen[0]);
-  if (!whole || !is_named(bucket, operation.seen[0], opened->info().etag)) {
+  if (request.range || request.part_number) {
+    judge_part(bucket, request, opened->info().etag, *bytes, operation);
+  } else if (!recognize(bucket, *bytes, opened->info().etag, operation.seen[0])) {
     fail_with(fmt::format("{}/{}: wrong bytes", bucket.name, request.key));
-  } else if (bucket.kind != BucketKind::directory && values_.has_one_etag(operation.seen[0][0])) {
-    bucket.last[key] = operation.seen[0][0];
+  }
+  if (bucket.kind != BucketKind::directory) {
+    operation.seen_with = told_with(opened->info());
+    if (values_.has_one_etag(operation.seen[0][0])) bucket.last[key] = operation.seen[0][0];
   }
   answer(bucket, operation);
+}
+
+void World::judge_part(const Bucket& bucket, const s3::GetRequest& request, const std::string& etag,
+                       const std::string& bytes, Operation& operation) {
+  const uint32_t value = values_.named(etag);
+  operation.seen[0] = {value};
+  const bool from_within = !request.range || !request.range->first || *request.range->first < values_.size(value);
+  if (value != 0 && from_within && wanted_of(values_.bytes(value), request, values_, value, etag) == bytes) return;
+  fail_with(
+      fmt::format("{}/{}: {} wrong bytes of a part or a range of {}", bucket.name, request.key, bytes.size(), value));
+}
+
+// The tags of the current object, which nothing else says of a bucket without versions.
+void World::read_tag(Loop& loop, Bucket& bucket, uint32_t key) {
+  Operation& operation = begin(bucket, {.kind = Kind::read_tag, .key = key, .seen = {{}}});
+  const Reply reply =
+      ask(loop, "GET", fmt::format("/{}/{}?tagging", bucket.name, bucket.history.model().key(operation.key)));
+  if (reply.ok()) {
+    const std::string tag = reply.element("Value");
+    operation.seen_with = Version{.tag = tag.empty() ? 0 : static_cast<uint32_t>(std::stoul(tag))};
+    return answer(bucket, operation);
+  }
+  if (reply.code == "NoSuchKey" || reply.code == "MethodNotAllowed") {
+    return answer(bucket, operation, Outcome::missing);
+  }
+  answer_error(bucket, operation, reply);
 }
 
 void World::read_version(Loop& loop, Bucket& bucket) {
@@ -66,7 +144,7 @@ void World::read_version(Loop& loop, Bucket& bucket) {
       run_on(loop, server_->store->find_version(bucket.name, bucket.history.model().key(known.key), known.id));
   if (info) {
     if (!info->delete_marker) operation.seen[0] = {values_.named(info->etag)};
-    operation.seen_tag = tag_of(info->tags);
+    operation.seen_with = told_with(*info);
     return answer(bucket, operation);
   }
   if (info.error() == Errc::no_such_version || info.error() == Errc::no_such_key) {
@@ -91,25 +169,39 @@ void World::read_version_body(Loop& loop, Bucket& bucket, const Bucket::Known& k
     }
     return answer_error(bucket, operation, opened.error());
   }
-  const auto bytes = run_on(loop, read_whole(opened->reader, opened->info().size));
+  const auto bytes = run_on(loop, read_part(opened->reader, 0, opened->info().size));
   if (!bytes) return answer_error(bucket, operation, bytes.error());
-  operation.seen_tag = tag_of(opened->info().tags);
-  if (!values_.split(*bytes, operation.seen[0]) || !is_named(bucket, operation.seen[0], opened->info().etag)) {
+  operation.seen_with = told_with(opened->info());
+  if (!recognize(bucket, *bytes, opened->info().etag, operation.seen[0])) {
     fail_with(fmt::format("{}/{}: wrong bytes of version {}", bucket.name, request.key, known.id));
   }
   answer(bucket, operation);
 }
 
-// Nothing that was never put, and nothing twice.
-void World::judge_page(const Bucket& bucket, const store::ListPage& page) {
+// Nothing that was never put or not asked for, nothing twice, and no more than was asked for.
+void World::judge_page(const Bucket& bucket, const store::ListRequest& request, const store::ListPage& page) {
   const Model& model = bucket.history.model();
-  const std::string* last = nullptr;
+  const std::string* last = &request.after;
+  const auto wrong = [&](const std::string& name, std::string_view what) {
+    fail_with(fmt::format("{}: a listing after {} with the prefix {} and the delimiter {} has {}: {}", bucket.name,
+                          request.after, request.prefix, request.delimiter, name, what));
+  };
+  const auto folds = [&](const std::string& key) {
+    return !request.delimiter.empty() && key.find(request.delimiter, request.prefix.size()) != std::string::npos;
+  };
   for (const store::ListEntry& entry : page.entries) {
-    if (!model.has_key(entry.key)) fail_with(fmt::format("{}: a listing has {}", bucket.name, entry.key));
-    if (last != nullptr && *last >= entry.key) {
-      fail_with(fmt::format("{}: a listing has {} after {}", bucket.name, entry.key, *last));
-    }
+    if (!model.has_key(entry.key)) wrong(entry.key, "a key that was never put");
+    if (*last >= entry.key) wrong(entry.key, "after " + *last);
+    if (!entry.key.starts_with(request.prefix)) wrong(entry.key, "without the prefix");
+    if (folds(entry.key)) wrong(entry.key, "which is in a folder");
     last = &entry.key;
+  }
+  for (const std::string& folder : page.common_prefixes) {
+    if (!model.has_key(folder) || !folds(folder) || folder <= request.after) wrong(folder, "no folder");
+  }
+  const size_t count = page.entries.size() + page.common_prefixes.size();
+  if (count > static_cast<size_t>(request.max_keys) || (page.truncated && count == 0)) {
+    wrong(page.next_after, fmt::format("{} of at most {}", count, request.max_keys));
   }
 }
 
@@ -136,23 +228,53 @@ void World::judge_page(const Bucket& bucket, const store::VersionPage& page) {
   }
 }
 
+// Whole, or by pages of one or two, of which each is a moment of its own. A folder is a key with all before it: keys
+// have a digit each, which then is the delimiter.
+store::ListRequest World::draw_listing(const Model& model) {
+  store::ListRequest request{};
+  if (draw(3) != 0) return request;
+  if (draw(2) == 0) request.max_keys = 1 + static_cast<int>(draw(2));
+  if (draw(3) == 0) request.after = model.key(draw(model.keys()));
+  if (draw(3) == 0) request.delimiter = model.key(draw(model.keys())).back();
+  if (draw(8) == 0) request.prefix = model.key(draw(model.keys()));
+  return request;
+}
+
 void World::list(Loop& loop, Bucket& bucket) {
   if (!engine_->one_moment()) return list_keys(loop, bucket);
+  store::ListRequest request = draw_listing(bucket.history.model());
+  while (list_page(loop, bucket, request) && bucket.history.has_room()) {
+  }
+}
+
+// Whether another one follows, which `request` then asks for.
+bool World::list_page(Loop& loop, Bucket& bucket, store::ListRequest& request) {
   const Model& model = bucket.history.model();
   Operation& operation = begin(bucket, {.kind = Kind::list});
   const s3::Call call = root_call();
-  const auto page = run_on(loop, s3::list_objects(*server_->service, call, bucket.name, {}));
-  if (!page) return answer_error(bucket, operation, page.error());
-  judge_page(bucket, *page);
+  const auto page = run_on(loop, s3::list_objects(*server_->service, call, bucket.name, request));
+  if (!page) {
+    answer_error(bucket, operation, page.error());
+    return false;
+  }
+  judge_page(bucket, request, *page);
   operation.seen.resize(model.keys());
   for (size_t key = 0; key < model.keys(); ++key) {
+    const std::string& name = model.key(key);
+    const bool is_before = name <= request.after, is_behind = page->truncated && name > page->next_after;
+    if (is_before || is_behind || !name.starts_with(request.prefix)) operation.seen[key] = {Operation::not_looked_at};
+    if (std::ranges::find(page->common_prefixes, name) != page->common_prefixes.end()) {
+      operation.seen[key] = {Operation::something};
+    }
     for (const store::ListEntry& entry : page->entries) {
-      if (entry.key != model.key(key)) continue;
+      if (entry.key != name) continue;
       const bool directory = bucket.kind == BucketKind::directory;
       operation.seen[key] = {directory ? static_cast<uint32_t>(entry.info.size) : values_.named(entry.info.etag)};
     }
   }
   answer(bucket, operation);
+  request.after = page->next_after;
+  return page->truncated;
 }
 
 // A read of each key.
@@ -165,7 +287,7 @@ void World::list_keys(Loop& loop, Bucket& bucket) {
   }
   const s3::Call call = root_call();
   const auto page = run_on(loop, s3::list_objects(*server_->service, call, bucket.name, {}));
-  if (page) judge_page(bucket, *page);
+  if (page) judge_page(bucket, {}, *page);
   if (!page) note_failure("a listing", page.error() == Errc::slow_down ? "slow_down" : describe(page.error()));
   for (Operation* read : reads) {
     if (!page || page->truncated) {

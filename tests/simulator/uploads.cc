@@ -8,6 +8,11 @@
 #include "simulator/server.h"
 
 namespace verbena::simulator {
+namespace {
+
+constexpr size_t large_part_size = 5 * MiB;
+
+}  // namespace
 
 void World::act_on_upload(Loop& loop, Bucket& bucket, uint32_t key) {
   constexpr size_t uploads_max = 6;
@@ -24,7 +29,7 @@ void World::act_on_upload(Loop& loop, Bucket& bucket, uint32_t key) {
   if (choice < 4 || upload.parts.empty()) {
     put_part(loop, upload);
   } else if (choice < 5) {
-    list_parts(loop, upload);
+    draw(2) == 0 ? list_parts(loop, upload) : list_uploads(loop, bucket);
   } else if (choice < 7) {
     complete(loop, upload);
   } else {
@@ -61,7 +66,9 @@ bool World::is_gone(Upload& upload, const Reply& reply) {
 
 void World::put_part(Loop& loop, Upload& upload) {
   constexpr size_t sizes[] = {8, 300, 5000, 70'000};
-  const uint32_t value = values_.add(sizes[draw(4)], /*of_one_part=*/true);
+  // Few, since each takes as long as some hundred other operations.
+  const size_t size = draw(150) == 0 ? large_part_size : sizes[draw(4)];
+  const uint32_t value = values_.add(size, /*of_one_part=*/true);
   const int number = 1 + static_cast<int>(draw(3));
   ++clock_;
   const std::string target = fmt::format("/{}/{}?partNumber={}&uploadId={}", upload.bucket.name,
@@ -75,35 +82,94 @@ void World::put_part(Loop& loop, Upload& upload) {
   }
 }
 
+// Some of its parts, in their order. All but the last are large (S3).
+std::vector<Values::Part> World::draw_parts(const Upload& upload) {
+  std::vector<Values::Part> parts;
+  for (const auto& [number, value] : upload.parts) parts.push_back({number, value});
+  std::ranges::sort(parts, {}, &Values::Part::number);
+  parts.resize(1 + draw(parts.size()));
+  for (size_t at = parts.size() - 1; at > 0; --at) {
+    const bool is_large = values_.size(parts[at - 1].value) >= large_part_size;
+    if (!is_large || draw(4) == 0) parts.erase(parts.begin() + static_cast<ptrdiff_t>(at) - 1);
+  }
+  return parts;
+}
+
 void World::complete(Loop& loop, Upload& upload) {
   Bucket& bucket = upload.bucket;
-  const auto [number, value] = upload.parts[draw(upload.parts.size())];
-  Operation operation{.kind = Operation::Kind::put, .key = upload.key, .value = value, .content = value};
+  const std::vector<Values::Part> parts = draw_parts(upload);
+  bool is_new = false;
+  const uint32_t content = values_.join(parts, is_new), value = is_new ? content : values_.add(0);
+  Operation operation{.kind = Operation::Kind::put, .key = upload.key, .value = value, .content = content};
   s3::Headers headers;
-  if (draw(4) == 0) {
+  if (const uint64_t choice = draw(8); choice < 2) {
     operation.condition = Operation::If::absent;
     headers.emplace_back("if-none-match", "*");
+  } else if (const uint32_t last = bucket.last[upload.key]; choice == 2 && last != 0) {
+    operation.condition = Operation::If::matches;
+    operation.expected = last;
+    headers.emplace_back("if-match", values_.etag(last));
   }
   Operation& under_way = begin(bucket, std::move(operation));
-  const std::string body = fmt::format(
-      "<CompleteMultipartUpload><Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part></CompleteMultipartUpload>",
-      number, values_.plain_etag(value));
+  std::string body;
+  for (const Values::Part& part : parts) {
+    body += fmt::format("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>", part.number,
+                        values_.plain_etag(part.value));
+  }
+  body = "<CompleteMultipartUpload>" + body + "</CompleteMultipartUpload>";
   const std::string target =
       fmt::format("/{}/{}?uploadId={}", bucket.name, bucket.history.model().key(upload.key), upload.id);
   const Reply reply = ask(loop, "POST", target, std::move(headers), body);
   if (reply.ok() && reply.code.empty()) {
-    upload.id.clear();
-    if (bucket.versioned()) bucket.know(under_way.key, value, value, reply.version_id);
+    bucket.ended.insert(std::exchange(upload.id, {}));
+    if (bucket.versioned()) bucket.know(under_way.key, value, content, reply.version_id);
     return answer(bucket, under_way);
   }
-  if (reply.code == "PreconditionFailed") return answer(bucket, under_way, Operation::Outcome::refused);
+  const bool conditional = under_way.condition != Operation::If::always;
+  if (conditional && reply.code == "PreconditionFailed") {
+    return answer(bucket, under_way, Operation::Outcome::refused);
+  }
+  if (under_way.condition == Operation::If::matches && reply.code == "NoSuchKey") {
+    return answer(bucket, under_way, Operation::Outcome::missing);
+  }
   if (is_gone(upload, reply)) {
     // No operation at all: as one without an answer that never was.
     under_way.kind = Operation::Kind::read;
     return close(bucket, under_way, 253);
   }
+  upload.may_be = under_way.value;
+  doubtful_.push_back(upload);
   upload.id.clear();
   answer_error(bucket, under_way, reply);
+}
+
+// No call of its is under way any more. It is there: then its completion has not happened, nor will it.
+void World::ask_after(Loop& loop, Upload upload) {
+  Bucket& bucket = upload.bucket;
+  const std::string& key = bucket.history.model().key(upload.key);
+  const Reply reply = ask(loop, "GET", fmt::format("/{}/{}?uploadId={}", bucket.name, key, upload.id));
+  if (reply.code == "NoSuchUpload") {
+    bucket.ended.insert(upload.id);
+    return;
+  }
+  if (!reply.ok()) return note_failure("parts", reply.code);
+  answer(bucket, begin(bucket, {.kind = Operation::Kind::never, .key = upload.key, .value = upload.may_be}));
+  upload.busy = false;
+  uploads_.push_back(upload);
+}
+
+// None that had ended before.
+void World::list_uploads(Loop& loop, Bucket& bucket) {
+  ++clock_;
+  const std::set<std::string> ended = bucket.ended;
+  const auto page = run_on(loop, server_->store->list_uploads(bucket.name, {}));
+  if (!page) {
+    return note_failure("a listing of uploads", page.error() == Errc::slow_down ? "slow_down" : describe(page.error()));
+  }
+  for (const store::UploadInfo& upload : page->uploads) {
+    if (!ended.contains(upload.upload_id)) continue;
+    fail_with(fmt::format("{}/{}: upload {} is listed, which had ended", bucket.name, upload.key, upload.upload_id));
+  }
 }
 
 void World::abort(Loop& loop, Upload& upload) {
@@ -111,6 +177,7 @@ void World::abort(Loop& loop, Upload& upload) {
   const std::string target =
       fmt::format("/{}/{}?uploadId={}", upload.bucket.name, upload.bucket.history.model().key(upload.key), upload.id);
   const Reply reply = ask(loop, "DELETE", target);
+  if (reply.ok()) upload.bucket.ended.insert(upload.id);
   if (!reply.ok() && !is_gone(upload, reply)) note_failure("an abort", reply, upload.bucket, upload.key);
   upload.id.clear();
 }

@@ -1,5 +1,8 @@
 #include "simulator/values.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstring>
 
 #include "base/checksum.h"
@@ -27,6 +30,7 @@ uint32_t Values::add(size_t size, bool of_one_part) {
   bytes_.push_back(make_bytes(value, size));
   etags_.emplace_back();
   plain_etags_.emplace_back();
+  parts_.emplace_back();
   Digest digest(Algorithm::md5);
   digest.update(as_bytes(bytes(value)));
   std::string etag = digest.finish_hex();
@@ -40,6 +44,39 @@ uint32_t Values::add(size_t size, bool of_one_part) {
   }
   etags_[value] = std::move(etag);
   return value;
+}
+
+uint32_t Values::join(const std::vector<Part>& parts, bool& is_new) {
+  std::string bytes;
+  Digest of_parts(Algorithm::md5), of_bytes(Algorithm::md5);
+  for (const Part& part : parts) {
+    of_parts.update(*from_hex(plain_etag(part.value)));
+    bytes += this->bytes(part.value);
+  }
+  of_bytes.update(as_bytes(bytes));
+  std::string etag = fmt::format("{}-{}", of_parts.finish_hex(), parts.size());
+  std::string plain = of_bytes.finish_hex();
+  const auto [named, is_first] = names_.emplace(etag, static_cast<uint32_t>(bytes_.size()));
+  if (is_first) {
+    names_.emplace(plain, named->second);
+    bytes_.push_back(std::move(bytes));
+    etags_.push_back(std::move(etag));
+    plain_etags_.push_back(std::move(plain));
+    parts_.emplace_back();
+  }
+  is_new = parts_[named->second].empty();
+  parts_[named->second] = parts;
+  return named->second;
+}
+
+bool Values::may_lack(uint32_t value, int number) const {
+  return number != 1 ||
+         (!parts(value).empty() && std::ranges::find(parts(value), 1, &Part::number) == parts(value).end());
+}
+
+bool Values::recognize(const std::string& etag, std::string_view bytes, uint32_t& value) const {
+  value = named(etag);
+  return value != 0 && this->bytes(value) == bytes;
 }
 
 uint32_t Values::named(const std::string& etag) const {

@@ -113,13 +113,25 @@ void World::copy(Loop& loop, Bucket& bucket, uint32_t key) {
 void World::remove(Loop& loop, Bucket& bucket, uint32_t key) {
   // A marker is named, too.
   const uint32_t value = bucket.versioned() ? values_.add(0) : 0;
-  Operation& operation = begin(bucket, {.kind = Kind::remove, .key = key, .value = value});
+  Operation operation{.kind = Kind::remove, .key = key, .value = value};
+  store::RemoveRequest request;
+  if (bucket.last[key] != 0 && bucket.kind != BucketKind::directory && draw(4) == 0) {
+    operation.condition = Operation::If::matches;
+    operation.expected = bucket.last[key];
+    request.conditions.if_match = values_.etag(bucket.last[key]);
+  }
+  Operation& under_way = begin(bucket, std::move(operation));
   const s3::Call call = root_call();
-  auto done =
-      run_on(loop, s3::delete_object(*server_->service, call, bucket.name, bucket.history.model().key(key), {}));
-  if (!done) return answer_error(bucket, operation, done.error());
-  if (bucket.versioned()) bucket.know(key, value, 0, done->version_id);
-  answer(bucket, operation);
+  const std::string& name = bucket.history.model().key(key);
+  auto done = run_on(loop, s3::delete_object(*server_->service, call, bucket.name, name, std::move(request)));
+  const bool conditional = under_way.condition != Operation::If::always;
+  if (conditional && !done && done.error() == Errc::precondition_failed) {
+    return answer(bucket, under_way, Outcome::refused);
+  }
+  if (!done) return answer_error(bucket, under_way, done.error());
+  if (conditional && done->version_id.empty()) under_way.value = 0;
+  if (under_way.value != 0) bucket.know(key, value, 0, done->version_id);
+  answer(bucket, under_way);
 }
 
 void World::remove_version(Loop& loop, Bucket& bucket) {
@@ -163,7 +175,9 @@ void World::set_tag(Loop& loop, Bucket& bucket, uint32_t key) {
     return answer(bucket, under_way, Outcome::missing);
   }
   // Without versioning others may write the key again and again.
-  if (reply.code == "ConditionalRequestConflict" && !bucket.versioned()) return close(bucket, under_way, 254);
+  if (reply.code == "ConditionalRequestConflict" && !bucket.versioned() && bucket.history.is_overtaken(under_way)) {
+    return close(bucket, under_way, 254);
+  }
   answer_error(bucket, under_way, reply);
 }
 

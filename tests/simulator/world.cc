@@ -82,6 +82,9 @@ bool World::run() {
   while (clock_ < plan_.operations && failure_.empty()) {
     if (!round()) return false;
   }
+  if (failure_.empty() && refused_ > clock_ / 20) {
+    fail_with(fmt::format("{} of {} operations were refused with SlowDown without a fault", refused_, clock_));
+  }
   const bool damaged = failure_.empty() && draw(2) == 0 && plan_.has("damage");
   if (damaged && !native_ && draw(2) == 0) decay();
   for (auto& server : servers_) close(server);
@@ -103,15 +106,30 @@ void World::decay() {
   until_ = clock_ + 40 + draw(160);
   stop_passes_ = draw(2) == 0;
   storm_ = {};
-  work();
+  work(plan_.clients);
   for (const auto& server : servers_) server->lifecycle.reset();
 }
 
 void World::last_act() {
   if (open()) {
+    check_unhurt();
     read_all();
-  } else {
+  } else if (!engine_->hurts_data_alone()) {
     failure_.clear();  // it may refuse
+  }
+}
+
+void World::check_unhurt() {
+  if (!engine_->hurts_data_alone()) return;
+  Loop& loop = server_->loops.emplace_back();
+  const s3::Call call = root_call();
+  for (const Bucket& bucket : buckets_) {
+    for (uint32_t key = 0; key < keys_count; ++key) {
+      const std::string name = fmt::format("/{}/{}", bucket.name, bucket.history.model().key(key));
+      const Reply reply = ask(loop, "GET", name);
+      if (reply.ok() || reply.code == "NoSuchKey" || engine_->hurts(name.substr(1))) continue;
+      fail_with(fmt::format("{} was not hit by the damage, and is not read: {}", name, reply.code));
+    }
   }
 }
 
@@ -233,7 +251,7 @@ bool World::round() {
   pass_rest_ms_ = draw(2) == 0 ? 100 : 1500;
   storm_ = {};
   if (native_) native_->begin_round(*server_);
-  work();
+  work(draw(8) == 0 ? 1 : plan_.clients);
   if (native_) native_->end_round(server_->loops.emplace_back());
   if (failure_.empty() && !engine_->befell()) check_lifecycle();
   for (const auto& scene : scenes_) {
@@ -252,12 +270,14 @@ bool World::round() {
   forget_calls();
   const std::string wrong = engine_->check();
   if (!wrong.empty()) fail_with(fmt::format("after crash {}: {}", crashes_, wrong));
-  return failure_.empty() && open() && read_all();
+  if (!failure_.empty() || !open() || !read_all()) return false;
+  return !engine_->shared() || check_usage();
 }
 
-void World::work() {
+void World::work(int clients) {
   std::deque<std::thread> threads;
-  for (int i = 0; i < plan_.clients; ++i) {
+  alone_ = clients == 1;
+  for (int i = 0; i < clients; ++i) {
     Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
     threads.emplace_back([this, i, &server, &loop = server.loops.emplace_back()] {
       if (native_) native_->enter(i);
@@ -268,6 +288,7 @@ void World::work() {
   for (std::thread& thread : threads) thread.join();
   stop_passes_ = true;
   background.join();
+  alone_ = true;
 }
 
 void World::forget_calls() {
@@ -291,38 +312,50 @@ void World::note_doubts() {
   }
 }
 
-// What the engine has counted is what a listing counts.
+// What the engine has counted is what a listing counts; where servers share the store, once it knows what others have
+// done.
 bool World::check_usage() {
-  boost::asio::io_context& loop = server_->loops.emplace_back();
-  store::Store& store = *server_->store;
+  constexpr int looks_max = 60;
+  Loop& loop = server_->loops.emplace_back();
   for (const Bucket& bucket : buckets_) {
-    const auto counted = run_on(loop, store.bucket_usage(bucket.name));
-    const auto page = run_on(loop, store.list_versions(bucket.name, {}));
-    const auto uploads = run_on(loop, store.list_uploads(bucket.name, {}));
-    if (!counted || !page || !uploads) continue;
-    store::Usage listed;
-    for (const store::VersionEntry& entry : page->versions) {
-      if (entry.info.delete_marker) {
-        ++listed.delete_markers;
-      } else {
-        ++(entry.latest ? listed.objects : listed.versions);
-        (entry.latest ? listed.bytes : listed.version_bytes) += entry.info.size;
-      }
+    std::string difference = usage_difference(loop, bucket);
+    for (int looks = 1; !difference.empty() && engine_->shared() && looks < looks_max; ++looks) {
+      sleep_for(second_ns);
+      difference = usage_difference(loop, bucket);
     }
-    for (const store::UploadInfo& upload : uploads->uploads) {
-      ++listed.uploads;
-      const auto parts = run_on(loop, store.list_parts(bucket.name, upload.key, upload.upload_id, 0, 1000));
-      if (!parts) continue;
-      for (const store::PartInfo& part : parts->parts) listed.upload_bytes += part.size;
-    }
-    if (*counted == listed) continue;
-    const auto text = [](const store::Usage& of) {
-      return fmt::format("{} objects of {} bytes, {} versions of {}, {} markers, {} uploads of {}", of.objects,
-                         of.bytes, of.versions, of.version_bytes, of.delete_markers, of.uploads, of.upload_bytes);
-    };
-    fail_with(fmt::format("usage of {}: {}; listed {}", bucket.name, text(*counted), text(listed)));
+    if (!difference.empty()) fail_with(fmt::format("usage of {}: {}", bucket.name, difference));
   }
   return failure_.empty();
+}
+
+// In words; empty: none.
+std::string World::usage_difference(Loop& loop, const Bucket& bucket) {
+  store::Store& store = *server_->store;
+  const auto counted = run_on(loop, store.bucket_usage(bucket.name));
+  const auto page = run_on(loop, store.list_versions(bucket.name, {}));
+  const auto uploads = run_on(loop, store.list_uploads(bucket.name, {}));
+  if (!counted || !page || !uploads) return {};
+  store::Usage listed;
+  for (const store::VersionEntry& entry : page->versions) {
+    if (entry.info.delete_marker) {
+      ++listed.delete_markers;
+    } else {
+      ++(entry.latest ? listed.objects : listed.versions);
+      (entry.latest ? listed.bytes : listed.version_bytes) += entry.info.size;
+    }
+  }
+  for (const store::UploadInfo& upload : uploads->uploads) {
+    ++listed.uploads;
+    const auto parts = run_on(loop, store.list_parts(bucket.name, upload.key, upload.upload_id, 0, 1000));
+    if (!parts) continue;
+    for (const store::PartInfo& part : parts->parts) listed.upload_bytes += part.size;
+  }
+  if (*counted == listed) return {};
+  const auto text = [](const store::Usage& of) {
+    return fmt::format("{} objects of {} bytes, {} versions of {}, {} markers, {} uploads of {}", of.objects, of.bytes,
+                       of.versions, of.version_bytes, of.delete_markers, of.uploads, of.upload_bytes);
+  };
+  return fmt::format("{}; listed {}", text(*counted), text(listed));
 }
 
 bool World::read_all() {
@@ -336,6 +369,8 @@ bool World::read_all() {
       if (draw(2) == 0) read_version_body(loop, bucket, known);
     }
   }
+  for (Bucket& bucket : buckets_) list_uploads(loop, bucket);
+  for (const Upload& upload : std::exchange(doubtful_, {})) ask_after(loop, upload);
   for (Upload& upload : uploads_) list_parts(loop, upload);
   std::erase_if(uploads_, [](const Upload& upload) { return upload.id.empty(); });
   for (const auto& scene : scenes_) scene->look(loop);
@@ -399,7 +434,8 @@ void World::act_on(Loop& loop, Bucket& bucket, uint32_t key) {
   if (bucket.kind == BucketKind::directory) return choice < 85 ? append(loop, bucket, key) : rename(loop, bucket, key);
   if (choice < 66) return copy(loop, bucket, key);
   if (choice < 76) return act_on_upload(loop, bucket, key);
-  if (choice < 80) return set_tag(loop, bucket, key);
+  if (choice < 79) return set_tag(loop, bucket, key);
+  if (choice < 80) return read_tag(loop, bucket, key);
   if (choice < 82) return set_rules(loop, bucket);
   if (!bucket.versioned()) return put(loop, bucket, key);
   if (choice < 88) return remove_version(loop, bucket);
@@ -444,7 +480,12 @@ void World::answer(Bucket& bucket, Operation& operation, Operation::Outcome outc
 }
 
 void World::note_failure(std::string_view what, std::string_view code) {
-  if (engine_->befell() || code == "slow_down" || code == "SlowDown") return;
+  if (engine_->befell()) return;
+  // A queue may be full where many work.
+  if ((code == "slow_down" || code == "SlowDown") && (!alone_ || engine_->shared())) {
+    ++refused_;
+    return;
+  }
   fail_with(fmt::format("{} failed without a fault: {}", what, code));
 }
 

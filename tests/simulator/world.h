@@ -56,6 +56,7 @@ class World {
     std::vector<Known> versions{};         // the last that were made
     std::map<std::string, Known> named{};  // all that were acknowledged, by id
     std::vector<uint32_t> last{};          // by key: a content that it had
+    std::set<std::string> ended{};         // uploads that were completed or aborted
 
     bool versioned() const { return kind == BucketKind::versioned; }
     void know(uint32_t key, uint32_t value, uint32_t content, const std::string& id);
@@ -67,6 +68,7 @@ class World {
     int64_t begun_ns;
     bool busy = true;                               // a client works on it
     std::vector<std::pair<int, uint32_t>> parts{};  // numbers and values
+    uint32_t may_be = 0;                            // a version that a completion without an answer may have made
   };
 
   // world.cc: rounds, and what is looked at between them
@@ -77,11 +79,13 @@ class World {
   void close(std::unique_ptr<Server>& server);
   bool make_buckets(Loop& loop);
   bool check_usage();
+  std::string usage_difference(Loop& loop, const Bucket& bucket);
+  void check_unhurt();  // what the damage has not hit
   bool read_all();
-  void last_act();      // damage: what is read is right, or an error
-  void decay();         // damage while a server runs
-  void work();          // of all clients, until_ so many operations
-  void forget_calls();  // that are under way: the servers are gone
+  void last_act();         // damage: what is read is right, or an error
+  void decay();            // damage while a server runs
+  void work(int clients);  // until_ so many operations
+  void forget_calls();     // that are under way: the servers are gone
   void note_doubts();
   void disturb();  // the process stands still, or the wall clock jumps
   void client(Server& server, Loop& loop);
@@ -117,22 +121,33 @@ class World {
 
   // reads.cc
   void get(Loop& loop, Bucket& bucket, uint32_t key);
+  s3::GetRequest draw_get(const Bucket& bucket, uint32_t key);
+  void judge_part(const Bucket& bucket, const s3::GetRequest& request, const std::string& etag,
+                  const std::string& bytes, Operation& operation);
+  void read_tag(Loop& loop, Bucket& bucket, uint32_t key);
   void read_version(Loop& loop, Bucket& bucket);
   void read_version_body(Loop& loop, Bucket& bucket, const Bucket::Known& known);
   void list(Loop& loop, Bucket& bucket);
+  store::ListRequest draw_listing(const Model& model);
+  bool list_page(Loop& loop, Bucket& bucket, store::ListRequest& request);
   void list_keys(Loop& loop, Bucket& bucket);
   void list_versions(Loop& loop, Bucket& bucket);
-  void judge_page(const Bucket& bucket, const store::ListPage& page);
+  void judge_page(const Bucket& bucket, const store::ListRequest& request, const store::ListPage& page);
   void judge_page(const Bucket& bucket, const store::VersionPage& page);
-  bool is_named(const Bucket& bucket, const std::vector<uint32_t>& values, const std::string& etag) const;
+  // Whether these are an object's bytes, and those that its tag names: which values.
+  bool recognize(const Bucket& bucket, std::string_view bytes, const std::string& etag,
+                 std::vector<uint32_t>& seen) const;
 
   // uploads.cc
   void act_on_upload(Loop& loop, Bucket& bucket, uint32_t key);
   void begin_upload(Loop& loop, Bucket& bucket, uint32_t key);
   void put_part(Loop& loop, Upload& upload);
+  std::vector<Values::Part> draw_parts(const Upload& upload);
   void complete(Loop& loop, Upload& upload);
   void abort(Loop& loop, Upload& upload);
   void list_parts(Loop& loop, Upload& upload);
+  void list_uploads(Loop& loop, Bucket& bucket);
+  void ask_after(Loop& loop, Upload upload);
   bool is_gone(Upload& upload, const Reply& reply);  // and may be
 
   // lifecycle.cc
@@ -172,12 +187,14 @@ class World {
   static thread_local Server* server_;  // that the thread's calls go to
   Values values_;
   std::deque<Bucket> buckets_;
-  std::vector<Bucket*> used_;  // by clients
-  std::list<Upload> uploads_;
+  std::vector<Bucket*> used_;             // by clients
+  std::list<Upload> uploads_, doubtful_;  // doubtful: after a completion without an answer
   std::vector<std::unique_ptr<Scene>> scenes_;
   std::list<int64_t*> begins_;  // of uploads that begin: not earlier than this
   uint64_t order_ = 0, clock_ = 0, until_ = 0, crashes_ = 0;
   int64_t latest_ns_ = 0;  // of the wall clock
+  uint64_t refused_ = 0;   // calls that were answered with SlowDown while nothing had befallen the server
+  bool alone_ = true;      // no more than one client works
   bool stop_ = false, faulty_ = false, decays_ = false;
   std::atomic<bool> stop_passes_{false};
   uint64_t pass_rest_ms_ = 100;

@@ -463,6 +463,7 @@ class Check {
       if (place->first != volume) check_in_table(place->first);
       volume = place->first;
       end = place->second + owner->length;
+      report_.extent_bytes += owner->length;
       if (named_.contains(owner->blob)) continue;
       ++report_.orphan_extents;
       report_.orphan_bytes += owner->length;

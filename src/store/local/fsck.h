@@ -44,6 +44,7 @@ struct FsckReport {
   uint64_t buckets = 0, objects = 0, old_versions = 0, parts = 0;  // parts: of uploads that are not completed
   uint64_t bytes = 0;                                              // of all those
   uint64_t orphan_extents = 0, orphan_bytes = 0;                   // in the space map, without an owner: space, no loss
+  uint64_t extent_bytes = 0;                                       // in the space map, with an owner or without
 
   bool damaged() const { return !index.empty() || !refusals.empty() || lost_count != 0; }
 };

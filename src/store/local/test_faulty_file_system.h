@@ -1,7 +1,8 @@
 // A file system in memory that goes wrong on purpose. For tests: of this engine, of anything built on the seam.
 //
 // It knows what a disk knows: what was synced survives a crash, what was not may be lost, whole or by the sector; a
-// name that was made, renamed or unlinked is certain only after its directory was synced.
+// name that was made, renamed or unlinked is certain only after its directory was synced. What a sync that failed was
+// to write is not written by a later one: a crash loses it, unless it was written again.
 #pragma once
 
 #include <array>
@@ -103,7 +104,7 @@ class FaultyFileSystem final : public FileSystem {
   struct Node {
     std::string made_as;  // its first name
     Content now, synced;
-    std::set<uint64_t> dirty;  // pages that differ, perhaps
+    std::set<uint64_t> dirty;  // pages that the next sync writes
   };
   using Names = std::map<std::string, std::shared_ptr<Node>>;
 
