@@ -188,8 +188,12 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
                  {"trace_context", true},
                  {"endpoints", endpoints_json(door, *session, wanted)}};
   if (const auto devices = door.devices(); session->version >= wire::version_of_devices && devices != nullptr) {
-    answer["device_memory"] = Json::array({"cuda"});
-    if (devices->maps_pieces()) answer["device_memory"].push_back("cuda-descriptors");
+    Json kinds = Json::array();
+    for (const auto platform : memory::cuda::platforms) {
+      if (devices->has(platform)) kinds.push_back(to_string(platform));
+    }
+    if (devices->maps_pieces()) kinds.push_back("cuda-descriptors");
+    answer["device_memory"] = std::move(kinds);
   }
   response.body = answer.dump();
   response.headers.emplace_back("content-type", "application/json");

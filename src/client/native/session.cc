@@ -416,9 +416,9 @@ uint32_t NativeSession::credits() const {
   return state_->current == nullptr ? 0 : state_->current->credits();
 }
 
-bool NativeSession::shares_devices() const {
+bool NativeSession::shares_devices(memory::cuda::Platform of) const {
   std::lock_guard lock(state_->mutex);
-  return state_->current != nullptr && state_->current->shares_devices();
+  return state_->current != nullptr && state_->current->shares_devices(of);
 }
 
 }  // namespace verbena::client
