@@ -85,5 +85,36 @@ TEST_F(BothElsewhere, MovesBytesOfBoth) {
   EXPECT_TRUE(hip.free(amd));
 }
 
+TEST_F(BothElsewhere, ADriverThatFailsForTheServerIsPassedOver) {
+  if (std::getenv("TEST_VERBENA_HIP_DRIVER") == nullptr) GTEST_SKIP() << "started by BothDrivers";
+  double_fail("cuStreamCreate", 2, 0);
+  World other(direct_config(std::chrono::seconds(5)));
+  double_fail("cuStreamCreate", 0, 0);
+  ClientOptions given = options(Via::native, "local");
+  given.endpoint = other.server.http();
+  given.native_endpoint = other.server.native();
+  const Client c = *Client::connect(given);
+  ASSERT_TRUE(c.make_bucket("bucket"));
+  const auto bytes = random_bytes(mib, 4);
+  ASSERT_TRUE(c.put("bucket", "key", bytes));
+
+  const HipDouble hip;
+  const uint64_t amd = hip.allocate(1, mib);
+  OnDevice nvidia(mib);
+  {
+    const Buffer first = *c.register_memory(nvidia.all());
+    const Buffer second = *c.register_memory(DeviceBuffer{.kind = DeviceKind::rocm, .address = amd, .size = mib});
+    EXPECT_EQ(c.get("bucket", "key", first)->transfer.device_path, DevicePath::shared);
+    const auto got = c.get("bucket", "key", second);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->transfer.device_path, DevicePath::direct) << got->transfer.fell_back_reason;
+  }
+  std::vector<std::byte> on_amd(mib);
+  hip.peek(on_amd.data(), amd, mib);
+  EXPECT_TRUE(same(on_amd, bytes));
+  EXPECT_TRUE(same(nvidia.bytes(0, mib), bytes));
+  EXPECT_TRUE(hip.free(amd));
+}
+
 }  // namespace
 }  // namespace verbena::matrix
