@@ -398,6 +398,7 @@ class Client;
 
 enum class DeviceKind : uint8_t {
   cuda = 1,  // NVIDIA, by its driver (libcuda.so.1)
+  rocm = 2,  // AMD, by HIP (libamdhip64.so, ROCm 5.0 or later)
 };
 
 // Memory of a device, whole or a part of one allocation (or of adjacent ones).
@@ -407,8 +408,9 @@ struct DeviceBuffer {
   size_t size = 0;
   int device = -1;         // its number; -1: the driver is asked
   bool read_only = false;  // a get into it is invalid_argument
-  // The caller's work on this stream (a CUstream) comes first: a put reads, and a get writes, after what the stream has
-  // got by then, and when the call returns all bytes are there for every stream. none: the caller has waited.
+  // The caller's work on this stream (a CUstream, a hipStream_t) comes first: a put reads, and a get writes, after what
+  // the stream has got by then, and when the call returns all bytes are there for every stream. none: the caller has
+  // waited.
   std::optional<uint64_t> stream = {};
 };
 

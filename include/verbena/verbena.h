@@ -131,8 +131,8 @@ typedef enum verbena_memory_kind {
   VERBENA_MEMORY_DMABUF = 4
 } verbena_memory_kind;
 
-/* Memory of the caller, of kind VERBENA_MEMORY_HOST, or VERBENA_MEMORY_CUDA: as verbena_register_device without a
- * stream. Every other kind gets VERBENA_UNSUPPORTED. */
+/* Memory of the caller, of kind VERBENA_MEMORY_HOST; or VERBENA_MEMORY_CUDA or VERBENA_MEMORY_ROCM: as
+ * verbena_register_device without a stream. Every other kind gets VERBENA_UNSUPPORTED. */
 typedef struct verbena_memory {
   size_t struct_size;
   void* address;
@@ -151,14 +151,14 @@ int verbena_buffer_register(verbena_client* client, const verbena_memory* memory
  * verbena_get_many, verbena_get_many_leased and verbena_put_many; verbena_buffer_data is then its address. */
 typedef struct verbena_device_memory {
   size_t struct_size;
-  int kind;         /* VERBENA_MEMORY_CUDA */
+  int kind;         /* VERBENA_MEMORY_CUDA (NVIDIA), VERBENA_MEMORY_ROCM (AMD) */
   int any_device;   /* not 0: `device` is not known, and the driver is asked */
   int device;       /* its number */
   int read_only;    /* a get into it is VERBENA_INVALID_ARGUMENT */
   uint64_t address; /* as the device's driver gave it */
   uint64_t size;
   int has_stream;  /* else the caller has waited for its own work on the memory */
-  uint64_t stream; /* a CUstream: calls come after what it has got by then */
+  uint64_t stream; /* a CUstream or hipStream_t: calls come after what it has got by then */
 } verbena_device_memory;
 /* VERBENA_INVALID_ARGUMENT: not the device's memory, managed memory, or beyond its allocation (now, or freed when it is
  * used); VERBENA_UNSUPPORTED: no driver; VERBENA_LOCAL_ERROR: the driver's answer. */

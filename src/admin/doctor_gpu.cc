@@ -15,9 +15,14 @@ namespace {
 // Providers without a device of their own that could write into another's memory.
 bool is_software(const std::string& provider) { return provider.starts_with("tcp") || provider.starts_with("shm"); }
 
-Finding device_finding(const memory::cuda::DeviceFacts& device) {
+using memory::cuda::DeviceFacts;
+using memory::cuda::Driver;
+using memory::cuda::Platform;
+
+// AMD's devices have numbers of their own.
+Finding device_finding(const Driver& driver, const DeviceFacts& device) {
   return {Health::ok,
-          fmt::format("gpu {}", device.device),
+          fmt::format("gpu {}{}", driver.platform() == Platform::rocm ? "rocm:" : "", device.device),
           fmt::format("{}, {}; {} dma-buf export", device.name, format_size(device.bytes),
                       device.dma_buf ? "with" : "without"),
           {}};
@@ -50,7 +55,7 @@ Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const
   Findings out{{Health::ok, "gpu memory by native local",
                 "direct with a server that has gpudirect.enabled, else shared: through memory shared with a server on "
                 "this host",
-                "direct: the GPU copies for the server into memory of cuMemAlloc or cudaMalloc"}};
+                "direct: the GPU copies for the server into memory of cuMemAlloc, cudaMalloc or hipMalloc"}};
   std::set<std::string> told;
   for (const auto& info : providers) {
     if (!info.usable || !told.insert(info.provider).second) continue;
@@ -61,28 +66,42 @@ Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const
   return out;
 }
 
+namespace {
+
+// The driver, its devices; adds those to `all`.
+Findings driver_findings(const Driver& driver, std::vector<DeviceFacts>& all) {
+  const bool amd = driver.platform() == Platform::rocm;
+  Findings out{{Health::ok, amd ? "gpu driver rocm" : "gpu driver", driver.title(), {}}};
+  const auto devices = driver.devices();
+  if (!devices) {
+    out.push_back({Health::warn, "gpu", devices.error().text,
+                   amd ? "may this user open /dev/kfd and /dev/dri/renderD*? `rocminfo` lists the devices"
+                       : "may this user open /dev/nvidia*? `nvidia-smi` lists them"});
+    return out;
+  }
+  for (const DeviceFacts& device : *devices) out.push_back(device_finding(driver, device));
+  all.insert(all.end(), devices->begin(), devices->end());
+  return out;
+}
+
+}  // namespace
+
 Findings check_gpus(const MachineRoots& roots) {
-  using memory::cuda::Driver;
   Findings out = check_gpu_bus(roots);
   const bool there = !out.empty();
-  const auto driver = Driver::get();
-  if (!driver) {
-    const bool absent = driver.error().kind == memory::cuda::Fault::Kind::absent;
-    out.push_back({there || !absent ? Health::warn : Health::ok, "gpu", driver.error().text,
-                   there ? "there is a GPU, but its memory cannot be used until NVIDIA's driver starts" : ""});
-    return out;
+  const memory::cuda::Drivers known = memory::cuda::drivers();
+  for (const auto& fault : known.faults) {
+    const bool absent = fault.kind == memory::cuda::Fault::Kind::absent;
+    out.push_back({there || !absent ? Health::warn : Health::ok, "gpu", fault.text,
+                   there ? "there is a GPU, but its memory cannot be used until its driver starts" : ""});
   }
-  out.push_back({Health::ok, "gpu driver", (*driver)->title(), {}});
-  const auto devices = (*driver)->devices();
-  if (!devices) {
-    out.push_back(
-        {Health::warn, "gpu", devices.error().text, "may this user open /dev/nvidia*? `nvidia-smi` lists them"});
-    return out;
+  std::vector<DeviceFacts> nvidias, amds;  // RDMA devices are given NVIDIA's memory alone
+  for (const Driver* driver : known.ready) {
+    append(out, driver_findings(*driver, driver->platform() == Platform::cuda ? nvidias : amds));
   }
-  std::ranges::transform(*devices, std::back_inserter(out), device_finding);
-  const PeerMeans means{.dma_buf = std::ranges::any_of(*devices, &memory::cuda::DeviceFacts::dma_buf),
-                        .peer_module = memory::cuda::has_peer_module()};
-  if (!devices->empty()) append(out, gpu_ways(fabric::ofi::discover(), means));
+  const PeerMeans means{.dma_buf = std::ranges::any_of(nvidias, &DeviceFacts::dma_buf),
+                        .peer_module = !nvidias.empty() && memory::cuda::has_peer_module()};
+  if (!nvidias.empty() || !amds.empty()) append(out, gpu_ways(fabric::ofi::discover(), means));
   return out;
 }
 

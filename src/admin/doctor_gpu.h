@@ -7,8 +7,9 @@
 
 namespace verbena::admin {
 
-// NVIDIA's GPUs on the PCI bus, whether or not a driver serves them: device files, MIG, IOMMU, ACS, the module for
-// peer memory. Empty: there is none.
+// NVIDIA's and AMD's GPUs on the PCI bus, whether or not a driver serves them: device files, MIG, IOMMU, ACS, the
+// module for peer memory. Empty: there is none. AMD's count where /dev/kfd is: the kernel's driver lets programs use
+// them.
 Findings check_gpu_bus(const MachineRoots& roots);
 // How a GPU's driver and the kernel let RDMA devices reach its memory.
 struct PeerMeans {

@@ -1,4 +1,4 @@
-// What the kernel's files say of NVIDIA's GPUs: without their driver, which may be absent or broken.
+// What the kernel's files say of GPUs: without their driver, which may be absent or broken.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -18,7 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* nvidia = "0x10de";
+constexpr const char* amd = "0x1002";
 constexpr const char* display_class = "0x03";
+constexpr const char* accelerator_class = "0x12";
 
 // A function's configuration space, as far as this user may read it: without privileges its first 64 bytes.
 class PciConfig {
@@ -99,21 +101,32 @@ Finding check_place(const MachineRoots& roots, const std::string& address) {
   return out;
 }
 
-// Every process that uses a GPU opens these.
-Findings check_files(const MachineRoots& roots) {
+// Those of NVIDIA's that every process which uses a GPU opens.
+std::vector<std::string> nvidia_files(const MachineRoots& roots) {
   std::vector<std::string> files{"nvidiactl"};
   for (const std::string& name : entries_of(roots.dev)) {
     if (name.starts_with("nvidia") && name.size() > 6 && name.find_first_not_of("0123456789", 6) == std::string::npos) {
       files.push_back(name);
     }
   }
+  return files;
+}
+
+// Likewise AMD's. Some nodes may be of other devices.
+std::vector<std::string> amd_files(const MachineRoots& roots) {
+  std::vector<std::string> files{"kfd"};
+  for (const std::string& name : entries_of(roots.dev / "dri")) {
+    if (name.starts_with("renderD")) files.push_back("dri/" + name);
+  }
+  return files;
+}
+
+Findings check_files(const MachineRoots& roots, const std::vector<std::string>& files, const char* mend) {
   Findings out;
   for (const std::string& name : files) {
     const fs::path path = roots.dev / name;
     if (::access(path.c_str(), R_OK | W_OK) == 0) continue;
-    out.push_back({Health::warn, "gpu device file " + path.string(), std::strerror(errno),
-                   "a container needs to be given the devices (docker run --gpus all); elsewhere the driver's module "
-                   "makes these files, and `ls -l /dev/nvidia*` shows who may open them"});
+    out.push_back({Health::warn, "gpu device file " + path.string(), std::strerror(errno), mend});
   }
   return out;
 }
@@ -138,18 +151,34 @@ Findings check_mig(const MachineRoots& roots) {
 
 Findings check_gpu_bus(const MachineRoots& roots) {
   Findings out;
+  bool has_nvidia = false, has_amd = false;
+  // A processor's graphics are AMD's, too. Without the kernel's compute driver they show pictures alone.
+  const bool computes = fs::exists(roots.dev / "kfd");
   for (const std::string& address : entries_of(roots.sys / "bus/pci/devices")) {
     const fs::path device = roots.sys / "bus/pci/devices" / address;
-    if (first_line(device / "vendor") != nvidia || !first_line(device / "class").starts_with(display_class)) continue;
-    out.push_back(check_place(roots, address));
+    const std::string vendor = first_line(device / "vendor"), kind = first_line(device / "class");
+    const bool nvidias = vendor == nvidia && kind.starts_with(display_class);
+    const bool amds =
+        vendor == amd && computes && (kind.starts_with(display_class) || kind.starts_with(accelerator_class));
+    has_nvidia = has_nvidia || nvidias;
+    has_amd = has_amd || amds;
+    if (nvidias || amds) out.push_back(check_place(roots, address));
   }
-  if (out.empty()) return out;
-  append(out, check_files(roots));
-  append(out, check_mig(roots));
-  const bool peers = fs::exists(roots.sys / "module/nvidia_peermem");
-  out.push_back({Health::ok, "gpu peer memory", peers ? "nvidia_peermem is loaded" : "nvidia_peermem is not loaded",
-                 peers ? "RDMA devices reach memory of GPUs also where the driver exports no dma-buf"
-                       : "RDMA devices reach memory of GPUs by dma-bufs alone, if the driver exports them"});
+  if (has_nvidia) {
+    append(out, check_files(roots, nvidia_files(roots),
+                            "a container needs to be given the devices (docker run --gpus all); elsewhere the driver's "
+                            "module makes these files, and `ls -l /dev/nvidia*` shows who may open them"));
+    append(out, check_mig(roots));
+    const bool peers = fs::exists(roots.sys / "module/nvidia_peermem");
+    out.push_back({Health::ok, "gpu peer memory", peers ? "nvidia_peermem is loaded" : "nvidia_peermem is not loaded",
+                   peers ? "RDMA devices reach memory of GPUs also where the driver exports no dma-buf"
+                         : "RDMA devices reach memory of GPUs by dma-bufs alone, if the driver exports them"});
+  }
+  if (has_amd) {
+    append(out, check_files(roots, amd_files(roots),
+                            "a container needs to be given the devices (docker run --device /dev/kfd --device "
+                            "/dev/dri); elsewhere the groups `render` and `video` may open these files"));
+  }
   return out;
 }
 

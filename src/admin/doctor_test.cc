@@ -338,6 +338,26 @@ TEST_F(DoctorOfGpus, TellsOfInstancesAndOfTheModuleForPeers) {
   EXPECT_EQ(of("gpu peer memory").found, "nvidia_peermem is loaded");
 }
 
+TEST_F(DoctorOfGpus, TellsOfAmdsWhereProgramsMayUseThem) {
+  write(std::filesystem::path(bridge) / "0000:61:00.0/vendor", "0x1002");
+  EXPECT_TRUE(check_gpu_bus(roots).empty());  // a display
+  write("dev/kfd", "");
+  write("dev/dri/renderD128", "");
+  write("dev/dri/card0", "");
+  for (const char* kind : {"0x030000", "0x120000"}) {  // a display controller, a processing accelerator
+    write(std::filesystem::path(bridge) / "0000:61:00.0/class", kind);
+    const Findings found = check_gpu_bus(roots);
+    ASSERT_EQ(found.size(), 1u) << kind;
+    EXPECT_EQ(found[0].subject, "gpu at 0000:61:00.0");
+  }
+  std::filesystem::remove(root / "dev/dri/renderD128");
+  std::filesystem::create_symlink("renderD128", root / "dev/dri/renderD128");
+  const Finding closed = of("gpu device file " + (root / "dev/dri/renderD128").string());
+  EXPECT_EQ(closed.health, Health::warn);
+  EXPECT_NE(closed.mend.find("--device /dev/kfd"), std::string::npos) << closed.mend;
+  EXPECT_EQ(of("gpu peer memory").found, "");
+}
+
 TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
   const auto provider = [](const char* name, bool usable) {
     fabric::ofi::ProviderInfo info;

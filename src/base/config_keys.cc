@@ -550,7 +550,8 @@ const std::array keys{
               [](C& c, S& t) { return parse_bool(c.dpu.enable_crypto, t); }},
 
     ConfigKey{"gpudirect.enabled", "false",
-              "load the NVIDIA driver at start, say what it has, and let its GPUs copy for clients on this host",
+              "load the drivers of NVIDIA and AMD at start, say what they have, and let their GPUs copy for clients on "
+              "this host",
               [](C& c, S& t) { return parse_bool(c.gpudirect.enabled, t); }},
 
     ConfigKey{"rdma.enabled", "true", "the native door and RDMA tokens",

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "memory/cuda_context.h"
+#include "memory/hip.h"
 
 namespace verbena::memory::cuda {
 
@@ -22,17 +23,51 @@ struct Loaded {
   pid_t process = ::getpid();
 };
 
-template <class Fn>
-bool find(void* library, const char* name, Fn*& into) {
-  into = reinterpret_cast<Fn*>(::dlsym(library, name));
-  return into != nullptr;
+struct Library {
+  const char* maker;
+  const char* api;
+  const char* variable;            // names another library, for tests
+  std::vector<const char*> names;  // the newest first
+  const char* device_files;        // that every process which uses a device opens
+  int version_min;
+};
+
+const Library& library_of(Platform platform) {
+  static const Library nvidia{"NVIDIA",         "CUDA",         "TEST_VERBENA_CUDA_DRIVER",
+                              {"libcuda.so.1"}, "/dev/nvidia*", version_min};
+  static const Library amd{"AMD",
+                           "HIP",
+                           "TEST_VERBENA_HIP_DRIVER",
+                           {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
+                           "/dev/kfd and /dev/dri/renderD*",
+                           hip_version_min};
+  return platform == Platform::cuda ? nvidia : amd;
+}
+
+struct Opened {
+  void* handle = nullptr;
+  std::string path;
+};
+
+// Never unloaded: its threads would go on. A library that the program has loaded comes first, whatever its version: a
+// second one would know none of the program's memory.
+Opened open_library(const Library& library) {
+  const char* const named = ::secure_getenv(library.variable);
+  std::vector<const char*> names = library.names;
+  if (named != nullptr && *named != '\0') names = {named};
+  for (const int loaded : {RTLD_NOLOAD, 0}) {
+    for (const char* const name : names) {
+      if (void* const handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | loaded)) return {handle, name};
+    }
+  }
+  return {};
 }
 
 // The name of the first function that the library lacks; nullptr: none.
-const char* find_all(void* library, Calls& calls) {
+const char* find_cuda(void* library, Calls& calls) {
   const char* missing = nullptr;
   const auto need = [&](const char* name, auto& into) {
-    if (!find(library, name, into) && missing == nullptr) missing = name;
+    if (!find_function(library, name, into) && missing == nullptr) missing = name;
   };
   need("cuInit", calls.init);
   need("cuDriverGetVersion", calls.version);
@@ -58,32 +93,33 @@ const char* find_all(void* library, Calls& calls) {
   need("cuMemcpyHtoDAsync_v2", calls.to_device);
   need("cuMemcpyDtoHAsync_v2", calls.to_host);
   // The second version tells the parts of a GPU in MIG from each other.
-  if (!find(library, "cuDeviceGetUuid_v2", calls.device_uuid)) find(library, "cuDeviceGetUuid", calls.device_uuid);
-  find(library, "cuMemGetAddressRange_v2", calls.address_range);
-  find(library, "cuIpcGetMemHandle", calls.ipc_export);
-  find(library, "cuIpcOpenMemHandle_v2", calls.ipc_open);
-  find(library, "cuIpcCloseMemHandle", calls.ipc_close);
-  find(library, "cuMemRetainAllocationHandle", calls.physical_behind);
-  find(library, "cuMemRelease", calls.physical_release);
-  find(library, "cuMemGetAllocationPropertiesFromHandle", calls.physical_facts);
-  find(library, "cuMemExportToShareableHandle", calls.physical_export);
-  find(library, "cuMemImportFromShareableHandle", calls.physical_import);
-  find(library, "cuMemAddressReserve", calls.reserve);
-  find(library, "cuMemAddressFree", calls.unreserve);
-  find(library, "cuMemMap", calls.map);
-  find(library, "cuMemUnmap", calls.unmap);
-  find(library, "cuMemSetAccess", calls.set_access);
-  find(library, "cuMemGetHandleForAddressRange", calls.range_handle);
-  find(library, "cuFlushGPUDirectRDMAWrites", calls.flush_writes);
-  find(library, "cuPointerSetAttribute", calls.set_pointer_attribute);
+  if (!find_function(library, "cuDeviceGetUuid_v2", calls.device_uuid))
+    find_function(library, "cuDeviceGetUuid", calls.device_uuid);
+  find_function(library, "cuMemGetAddressRange_v2", calls.address_range);
+  find_function(library, "cuIpcGetMemHandle", calls.ipc_export);
+  find_function(library, "cuIpcOpenMemHandle_v2", calls.ipc_open);
+  find_function(library, "cuIpcCloseMemHandle", calls.ipc_close);
+  find_function(library, "cuMemRetainAllocationHandle", calls.physical_behind);
+  find_function(library, "cuMemRelease", calls.physical_release);
+  find_function(library, "cuMemGetAllocationPropertiesFromHandle", calls.physical_facts);
+  find_function(library, "cuMemExportToShareableHandle", calls.physical_export);
+  find_function(library, "cuMemImportFromShareableHandle", calls.physical_import);
+  find_function(library, "cuMemAddressReserve", calls.reserve);
+  find_function(library, "cuMemAddressFree", calls.unreserve);
+  find_function(library, "cuMemMap", calls.map);
+  find_function(library, "cuMemUnmap", calls.unmap);
+  find_function(library, "cuMemSetAccess", calls.set_access);
+  find_function(library, "cuMemGetHandleForAddressRange", calls.range_handle);
+  find_function(library, "cuFlushGPUDirectRDMAWrites", calls.flush_writes);
+  find_function(library, "cuPointerSetAttribute", calls.set_pointer_attribute);
   return missing;
 }
 
 // What the driver's name of a failed start does not say.
-const char* hint(int status) {
+std::string hint(int status, const Library& library) {
   switch (status) {
     case no_device:
-      return ": there is no GPU, or this process may not open /dev/nvidia*";
+      return std::string(": there is no GPU, or this process may not open ") + library.device_files;
     case not_initialized:
       return ": was the driver in use before this process was forked?";
     default:
@@ -91,64 +127,97 @@ const char* hint(int status) {
   }
 }
 
-std::string shown(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+std::string shown(Platform platform, int version) {
+  const int major = platform == Platform::cuda ? version / 1000 : version / 10'000'000;
+  const int minor = platform == Platform::cuda ? version % 1000 / 10 : version / 100'000 % 100;
+  return std::to_string(major) + "." + std::to_string(minor);
+}
 
 }  // namespace
+
+std::string_view to_string(Platform platform) { return platform == Platform::cuda ? "cuda" : "rocm"; }
+
+Driver::Driver(Platform platform) : platform_(platform) {}
 
 Fault Driver::fault(const char* call, int status) const {
   const char* name = nullptr;
   if (calls_->error_name(status, &name) != success || name == nullptr) name = "an unknown error";
+  if (calls_->own_name != nullptr) call = calls_->own_name(call);
   const Kind kind = status == no_device ? Kind::absent : Kind::failed;
   return {kind, std::string(call) + ": " + name};
 }
 
-Outcome<std::unique_ptr<Driver>> Driver::load() {
-  const char* const named = ::secure_getenv("TEST_VERBENA_CUDA_DRIVER");
-  const char* const path = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
-  void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);  // never unloaded: its threads would go on
-  if (library == nullptr) {
+Outcome<std::unique_ptr<Driver>> Driver::load(Platform platform) {
+  const Library& library = library_of(platform);
+  const Opened opened = open_library(library);
+  if (opened.handle == nullptr) {
     const char* why = ::dlerror();
-    return no(Kind::absent, "no NVIDIA driver: " + std::string(why == nullptr ? path : why));
+    const std::string text = why == nullptr ? library.names.back() : why;
+    return std::unexpected(Fault{Kind::absent, "no " + std::string(library.maker) + " driver: " + text, true});
   }
   auto calls = std::make_unique<Calls>();
-  if (const char* missing = find_all(library, *calls); missing != nullptr) {
-    return no(Kind::absent, std::string(path) + " is too old: it has no " + missing);
-  }
-  std::unique_ptr<Driver> driver(new Driver());
+  const char* const missing =
+      platform == Platform::cuda ? find_cuda(opened.handle, *calls) : find_hip(opened.handle, *calls);
+  if (missing != nullptr) return no(Kind::absent, opened.path + " is too old: it has no " + missing);
+  std::unique_ptr<Driver> driver(new Driver(platform));
   driver->calls_ = std::move(calls);
-  driver->path_ = path;
+  driver->path_ = opened.path;
   if (const int status = driver->calls_->init(0); status != success) {
     Fault fault = driver->fault("cuInit", status);
     fault.kind = Kind::absent;
-    fault.text += hint(status);
+    fault.text += hint(status, library);
     return std::unexpected(std::move(fault));
   }
   if (const int status = driver->calls_->version(&driver->version_); status != success) {
     return std::unexpected(driver->fault("cuDriverGetVersion", status));
   }
-  if (driver->version_ < version_min) {
-    return no(Kind::absent, std::string(path) + " is version " + shown(driver->version_) + ", and " +
-                                shown(version_min) + " is needed");
+  if (driver->version_ < library.version_min) {
+    return no(Kind::absent, opened.path + " is version " + shown(platform, driver->version_) + ", and " +
+                                shown(platform, library.version_min) + " is needed");
   }
   return driver;
 }
 
-Outcome<const Driver*> Driver::get() {
-  static const Loaded loaded{load()};
-  if (!loaded.driver) return std::unexpected(loaded.driver.error());
-  if (loaded.process != ::getpid()) {
+Outcome<const Driver*> Driver::get(Platform platform) {
+  const auto found = [](const Loaded& loaded) -> Outcome<const Driver*> {
+    if (!loaded.driver) return std::unexpected(loaded.driver.error());
+    if (loaded.process == ::getpid()) return loaded.driver->get();
     return no(Kind::absent,
               "the driver was initialized before a fork of this process: use it in the parent, or start "
               "the child anew");
+  };
+  if (platform == Platform::rocm) {
+    static const Loaded amd{load(Platform::rocm)};
+    return found(amd);
   }
-  return loaded.driver->get();
+  static const Loaded nvidia{load(Platform::cuda)};
+  return found(nvidia);
 }
 
 bool Driver::may_be_there() {
   return ::access("/dev/nvidiactl", F_OK) == 0 || ::secure_getenv("TEST_VERBENA_CUDA_DRIVER") != nullptr;
 }
 
-std::string Driver::title() const { return path_ + ", CUDA " + shown(version_); }
+Drivers drivers() {
+  Drivers out;
+  Fault none{.kind = Kind::absent, .no_library = true};
+  for (const Platform platform : platforms) {
+    auto driver = Driver::get(platform);
+    if (driver) {
+      out.ready.push_back(*driver);
+    } else if (!driver.error().no_library) {
+      out.faults.push_back(std::move(driver).error());
+    } else {
+      none.text += (none.text.empty() ? "" : "; ") + driver.error().text;
+    }
+  }
+  if (out.ready.empty() && out.faults.empty()) out.faults.push_back(std::move(none));
+  return out;
+}
+
+std::string Driver::title() const {
+  return path_ + ", " + library_of(platform_).api + " " + shown(platform_, version_);
+}
 
 Outcome<std::vector<DeviceFacts>> Driver::devices() const {
   int count = 0;
@@ -234,7 +303,7 @@ Outcome<Exported> Driver::share(const Allocation& allocation) const {
   auto shared = in_context(*this, *context, "cuIpcGetMemHandle",
                            [&](const Calls& c) { return c.ipc_export(&handle, allocation.begin); });
   if (!shared) return std::unexpected(std::move(shared).error());
-  Exported out{.device = *name, .size = allocation.size};
+  Exported out{.device = *name, .size = allocation.size, .platform = platform_};
   std::memcpy(out.handle.data(), handle.bytes, sizeof handle.bytes);
   return out;
 }

@@ -1,5 +1,6 @@
-// Memory of NVIDIA devices. The driver (libcuda.so.1) is loaded by dlopen on first use: no dependency at build time,
-// and no cost where no device memory is used.
+// Memory of GPUs. NVIDIA's driver (libcuda.so.1) and AMD's (HIP, libamdhip64.so) are loaded by dlopen on first use: no
+// dependency at build time, and no cost where no device memory is used. Both fill one table of calls (cuda_calls.h),
+// whose names and numbers are CUDA's.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -17,6 +19,11 @@ namespace verbena::memory::cuda {
 
 struct Calls;  // the driver's functions
 
+// Whose driver.
+enum class Platform : uint8_t { cuda = 1, rocm = 2 };
+inline constexpr std::array platforms{Platform::cuda, Platform::rocm};
+std::string_view to_string(Platform platform);  // "cuda", "rocm"
+
 // What processes call a device: its UUID.
 using DeviceName = std::array<std::byte, 16>;
 
@@ -25,6 +32,7 @@ struct Exported {
   DeviceName device{};
   std::array<std::byte, 64> handle{};  // of cuIpcGetMemHandle
   uint64_t size = 0;
+  Platform platform = Platform::cuda;
 };
 
 struct Fault {
@@ -36,7 +44,8 @@ struct Fault {
     cancelled,
   };
   Kind kind = Kind::failed;
-  std::string text = {};  // "cuMemHostRegister: CUDA_ERROR_OUT_OF_MEMORY"
+  std::string text = {};    // "cuMemHostRegister: CUDA_ERROR_OUT_OF_MEMORY"
+  bool no_library = false;  // of `absent`: this machine does not have the driver's library
 };
 template <class T = void>
 using Outcome = std::expected<T, Fault>;
@@ -56,17 +65,19 @@ struct Allocation {
   uint64_t id = 0;  // of this allocation alone: a later one at the same address has another
 };
 
-// The driver of this process. Thread-safe.
+// A driver of this process. Thread-safe.
 class Driver {
  public:
   // Loads and initializes it on the first call; later calls return the same. In the child of a fork that came after
-  // initialization it fails, as the driver itself would. TEST_VERBENA_CUDA_DRIVER names another library, for tests.
-  static Outcome<const Driver*> get();
+  // initialization it fails, as the driver itself would. TEST_VERBENA_CUDA_DRIVER and TEST_VERBENA_HIP_DRIVER name
+  // another library, for tests.
+  static Outcome<const Driver*> get(Platform platform = Platform::cuda);
 
-  // Without loading it: whether this machine may have one.
+  // Without loading it: whether this machine may have NVIDIA's.
   static bool may_be_there();
 
-  int version() const { return version_; }  // 12040: 12.4
+  Platform platform() const { return platform_; }
+  int version() const { return version_; }  // 12040: CUDA 12.4; 60241134: HIP 6.2
   const std::string& path() const { return path_; }
   std::string title() const;  // "libcuda.so.1, CUDA 12.4"
   Outcome<std::vector<DeviceFacts>> devices() const;
@@ -85,25 +96,33 @@ class Driver {
   Fault fault(const char* call, int status) const;
 
  private:
-  Driver() = default;
-  static Outcome<std::unique_ptr<Driver>> load();
+  explicit Driver(Platform platform);
+  static Outcome<std::unique_ptr<Driver>> load(Platform platform);
 
+  const Platform platform_;
   std::unique_ptr<const Calls> calls_;
   std::string path_;
   int version_ = 0;
 };
 
+// The drivers of this machine.
+struct Drivers {
+  std::vector<const Driver*> ready = {};
+  std::vector<Fault> faults = {};  // of those that do not start. One fault, if no driver's library is there.
+};
+Drivers drivers();
+
 // Copies between host memory and the memory of one device, in order, on a stream of its own. One thread at a time.
 class Queue {
  public:
   static constexpr unsigned marks = 2;
-  static Outcome<std::unique_ptr<Queue>> open(int device);
+  static Outcome<std::unique_ptr<Queue>> open(int device, Platform platform = Platform::cuda);
   // All copies have ended: wait() has said so.
   ~Queue();
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  int device() const { return device_; }
+  bool is_of(Platform platform, int device) const { return device_ == device && driver_.platform() == platform; }
   // Page-locks host memory for the device, so that its engine copies without the CPU. Until the queue's end.
   Outcome<> page_lock(MutableBytes memory);
   void unlock();

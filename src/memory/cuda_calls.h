@@ -37,6 +37,7 @@ inline constexpr unsigned host_register_portable = 1;
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_without_timing = 2;
 inline constexpr int version_min = 11'000;
+inline constexpr int hip_version_min = 50'000'000;  // of AMD's driver (hip.h): 5.0
 
 // What cuIpcGetMemHandle gives: opaque, and passed by value.
 struct IpcHandle {
@@ -116,6 +117,8 @@ struct Calls {
   int (*range_handle)(void* into, uint64_t address, size_t size, int type, unsigned long long flags);
   int (*flush_writes)(int target, int scope);
   int (*set_pointer_attribute)(const void* value, int attribute, uint64_t address);
+  // The driver's own name of a call that is named as CUDA names it. Null: they are the same.
+  const char* (*own_name)(const char* call);
   bool shares() const {
     return device_uuid != nullptr && address_range != nullptr && ipc_export != nullptr && ipc_open != nullptr &&
            ipc_close != nullptr;

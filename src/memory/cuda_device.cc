@@ -85,7 +85,7 @@ bool Device::wait_for_work() {
     if (lost_ && !broken_) {
       lost_ = false;
       DirectMetrics::get().lost.add(-1);
-      log::info("gpudirect: device {} has ended all copies and is used again", number_);
+      log::info("gpudirect: device {} has ended all copies and is used again", name());
     }
     changed_.wait(lock, [&] { return stopping_ || has_work(); });
     return has_work();
@@ -133,13 +133,13 @@ void Device::issue() {
     std::vector<FlightPtr> given, refused;
     for (FlightPtr& flight : turn[direction]) {
       const Copy& copy = flight->copy;
-      const char* const name = copy.to_device ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync";
-      auto queued = call(name, [&](const Calls& c) {
+      const char* const made = copy.to_device ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync";
+      auto queued = call(made, [&](const Calls& c) {
         return copy.to_device ? c.to_device(flight->device_address, copy.host, copy.size, streams_[direction])
                               : c.to_host(copy.host, flight->device_address, copy.size, streams_[direction]);
       });
       (queued ? given : refused).push_back(std::move(flight));
-      if (!queued) log::debug("gpudirect: device {}: {}", number_, queued.error().text);
+      if (!queued) log::debug("gpudirect: device {}: {}", name(), queued.error().text);
     }
     end(refused, CopyEnd::failed);
     if (!given.empty()) record(direction, std::move(given));
@@ -247,7 +247,7 @@ void Device::lose(const std::string& why, bool for_good) {
     if (!lost_.exchange(true)) {
       DirectMetrics::get().losses.add();
       DirectMetrics::get().lost.add(1);
-      log::error("gpudirect: device {} is lost: {}", number_, why);
+      log::error("gpudirect: device {} is lost: {}", name(), why);
     }
   }
   tell_all();
@@ -330,7 +330,7 @@ void Device::map(Open open, Devices::WhenMapped mapped) {
   add({.run = [open = std::move(open), shared] { (*shared)(open()); },
        .refuse =
            [this, shared] {
-             (*shared)(std::unexpected(Fault{Kind::failed, fmt::format("device {} is lost", number_)}));
+             (*shared)(std::unexpected(Fault{Kind::failed, fmt::format("device {} is lost", name())}));
            }});
 }
 
@@ -374,8 +374,10 @@ void Device::unmap(uint64_t address, std::span<const uint64_t> pieces, std::shar
 }
 
 void Device::complain(const Outcome<>& done) const {
-  if (!done) log::debug("gpudirect: device {}: {}", number_, done.error().text);
+  if (!done) log::debug("gpudirect: device {}: {}", name(), done.error().text);
 }
+
+std::string Device::name() const { return fmt::format("{}:{}", to_string(driver_.platform()), number_); }
 
 void Device::after_all(std::function<void()> then) { add({.run = then, .refuse = then}); }
 

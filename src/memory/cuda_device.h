@@ -33,13 +33,13 @@ class Device : public std::enable_shared_from_this<Device> {
  public:
   Device(const Driver& driver, MutableBytes arena, int number, std::chrono::milliseconds limit)
       : driver_(driver), arena_(arena), number_(number), limit_(limit) {}
-  // Prepares it, page-locks the arena for all devices if it is told to, and starts the thread, which keeps this object:
-  // one that is stuck in the driver goes on after stop().
+  // Prepares it, page-locks the arena for all devices of its driver if it is told to, and starts the thread, which
+  // keeps this object: one that is stuck in the driver goes on after stop().
   Outcome<> start(bool locks_arena);
   void stop();
   bool wait_for_end(Deadline until);
 
-  const DeviceName& uuid() const { return uuid_; }
+  bool is(Platform platform, const DeviceName& name) const { return driver_.platform() == platform && uuid_ == name; }
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
 
   // `open` runs on its thread: one of the two open().
@@ -92,6 +92,7 @@ class Device : public std::enable_shared_from_this<Device> {
   void close(uint64_t at, std::span<const uint64_t> pieces);
   void free_addresses(uint64_t address, uint64_t size);
   void complain(const Outcome<>& done) const;
+  std::string name() const;  // "cuda:0"
   // Notes the time of a call for the watch.
   template <class Fn>
   Outcome<> call(const char* name, Fn&& fn) {

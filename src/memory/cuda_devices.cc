@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "memory/cuda_device.h"
 
 namespace verbena::memory::cuda {
@@ -20,24 +21,58 @@ std::function<void(std::function<void()> then)> Mapped::fence() const {
   return [device = device_](std::function<void()> then) { device->after_all(std::move(then)); };
 }
 
-Outcome<std::unique_ptr<Devices>> Devices::open(Arena& arena, Options options) {
-  auto driver = Driver::get();
-  if (!driver) return std::unexpected(std::move(driver).error());
-  if (!(*driver)->calls().shares()) {
-    return std::unexpected(Fault{Fault::Kind::failed, (*driver)->path() + " shares no memory between processes"});
+namespace {
+
+bool stop_all(const std::vector<std::shared_ptr<Device>>& devices, Deadline until) {
+  bool all = true;
+  // The first one has page-locked the arena, for all: it ends last.
+  for (size_t i = devices.size(); i-- > 0;) {
+    devices[i]->stop();
+    all = devices[i]->wait_for_end(until) && all;
   }
-  auto found = (*driver)->devices();
-  if (!found) return std::unexpected(std::move(found).error());
-  std::unique_ptr<Devices> all(new Devices(arena, (*driver)->calls().shares_physical()));
-  for (const DeviceFacts& facts : *found) {
-    auto device = std::make_shared<Device>(**driver, arena.mapping(), facts.device, options.limit);
-    if (auto started = device->start(all->devices_.empty()); !started) {
-      return std::unexpected(std::move(started).error());
-    }
-    all->devices_.push_back(std::move(device));
-  }
-  if (all->devices_.empty()) return std::unexpected(Fault{Fault::Kind::absent, "there is no device"});
   return all;
+}
+
+constexpr std::chrono::seconds patience{2};
+
+}  // namespace
+
+Outcome<std::unique_ptr<Devices>> Devices::open(Arena& arena, Options options) {
+  Drivers known = cuda::drivers();
+  std::unique_ptr<Devices> all(new Devices(arena));
+  std::vector<Fault> faults;
+  for (const Driver* driver : known.ready) {
+    if (auto added = all->add(*driver, options); !added) faults.push_back(std::move(added).error());
+  }
+  if (all->drivers_.empty()) {
+    if (faults.empty()) faults = std::move(known.faults);
+    return std::unexpected(std::move(faults.front()));
+  }
+  for (const Fault& fault : faults) log::warn("gpudirect: {}", fault.text);
+  return all;
+}
+
+Outcome<> Devices::add(const Driver& driver, const Options& options) {
+  if (!driver.calls().shares()) {
+    return std::unexpected(Fault{Fault::Kind::failed, driver.path() + " shares no memory between processes"});
+  }
+  auto found = driver.devices();
+  if (!found) return std::unexpected(std::move(found).error());
+  OfDriver its{.platform = driver.platform(), .devices = {}};
+  Outcome<> started;
+  for (const DeviceFacts& facts : *found) {
+    auto device = std::make_shared<Device>(driver, arena_.mapping(), facts.device, options.limit);
+    if (started = device->start(its.devices.empty()); !started) break;
+    its.devices.push_back(std::move(device));
+  }
+  if (started && its.devices.empty()) started = std::unexpected(Fault{Fault::Kind::absent, "there is no device"});
+  if (!started) {
+    stuck_ = !stop_all(its.devices, deadline_in(patience)) || stuck_;
+    return started;
+  }
+  maps_pieces_ = maps_pieces_ || driver.calls().shares_physical();
+  drivers_.push_back(std::move(its));
+  return {};
 }
 
 void Devices::export_metrics() {
@@ -48,38 +83,44 @@ void Devices::export_metrics() {
 Devices::~Devices() { stop(); }
 
 bool Devices::stop() {
-  // The first one has page-locked the arena, for all: it ends last.
-  constexpr std::chrono::seconds patience{2};
   const Deadline until = deadline_in(patience);
-  bool all = true;
-  for (size_t i = devices_.size(); i-- > 0;) {
-    devices_[i]->stop();
-    all = devices_[i]->wait_for_end(until) && all;
-  }
+  bool all = !stuck_;
+  for (const OfDriver& driver : drivers_) all = stop_all(driver.devices, until) && all;
   return all;
 }
 
-Device* Devices::find(const DeviceName& name, const WhenMapped& mapped) const {
-  const auto device = std::ranges::find(devices_, name, [](const auto& one) { return one->uuid(); });
-  if (device != devices_.end()) return device->get();
+Device* Devices::find(Platform platform, const DeviceName& name, const WhenMapped& mapped) const {
+  for (const OfDriver& driver : drivers_) {
+    for (const auto& device : driver.devices) {
+      if (device->is(platform, name)) return device.get();
+    }
+  }
   mapped(std::unexpected(Fault{Fault::Kind::refused, "this server has no such device"}));
   return nullptr;
 }
 
 void Devices::map(const Exported& allocation, WhenMapped mapped) {
-  Device* const device = find(allocation.device, mapped);
+  Device* const device = find(allocation.platform, allocation.device, mapped);
   if (device == nullptr) return;
   device->map([device, allocation] { return device->open(allocation); }, std::move(mapped));
 }
 
 void Devices::map(const Pieces& pieces, WhenMapped mapped) {
-  Device* const device = find(pieces.device, mapped);
+  Device* const device = find(Platform::cuda, pieces.device, mapped);
   if (device == nullptr) return;
   device->map([device, pieces] { return device->open(pieces); }, std::move(mapped));
 }
 
+bool Devices::has(Platform platform) const {
+  return std::ranges::any_of(drivers_, [&](const OfDriver& driver) { return driver.platform == platform; });
+}
+
 size_t Devices::lost() const {
-  return static_cast<size_t>(std::ranges::count_if(devices_, [](const auto& one) { return one->lost(); }));
+  size_t all = 0;
+  for (const OfDriver& driver : drivers_) {
+    all += static_cast<size_t>(std::ranges::count_if(driver.devices, [](const auto& one) { return one->lost(); }));
+  }
+  return all;
 }
 
 }  // namespace verbena::memory::cuda

@@ -32,7 +32,7 @@ struct Copy {
   std::shared_ptr<const void> held = {};    // until the copy touches nothing any more; then before `ended`
 };
 
-// Physical memory of another process, in order: each piece by a descriptor that came from it (cuda_physical.h).
+// Physical memory of CUDA in another process, in order: each piece by a descriptor that came from it (cuda_physical.h).
 struct Pieces {
   struct Piece {
     int descriptor = -1;
@@ -75,7 +75,8 @@ class Devices {
     std::chrono::milliseconds limit{5'000};  // of one call or copy
   };
   // Starts a thread for each device and page-locks the arena for all of them, which takes long for a large arena.
-  // `failed`: the driver shares no memory between processes, or does not page-lock the arena.
+  // `failed`: no driver shares memory between processes, or none page-locks the arena. A driver that fails is passed
+  // over if another one does not: the log says why.
   static Outcome<std::unique_ptr<Devices>> open(Arena& arena, Options options);
   ~Devices();
   Devices(const Devices&) = delete;
@@ -91,16 +92,24 @@ class Devices {
   // Also if the driver maps no descriptors: `refused`.
   void map(const Pieces& pieces, WhenMapped mapped);
   bool maps_pieces() const { return maps_pieces_; }
+  bool has(Platform platform) const;
   size_t lost() const;
 
  private:
-  Devices(Arena& arena, bool maps_pieces) : arena_(arena), maps_pieces_(maps_pieces) {}
+  explicit Devices(Arena& arena) : arena_(arena) {}
+  // All devices of a driver, or none.
+  Outcome<> add(const Driver& driver, const Options& options);
   // Null, once `mapped` has been told that there is no such device.
-  Device* find(const DeviceName& name, const WhenMapped& mapped) const;
+  Device* find(Platform platform, const DeviceName& name, const WhenMapped& mapped) const;
 
+  struct OfDriver {
+    Platform platform;
+    std::vector<std::shared_ptr<Device>> devices;  // the first one has page-locked the arena for all of them
+  };
   Arena& arena_;
-  const bool maps_pieces_;
-  std::vector<std::shared_ptr<Device>> devices_;
+  bool maps_pieces_ = false;
+  bool stuck_ = false;  // a device of a driver that was passed over
+  std::vector<OfDriver> drivers_;
 };
 
 }  // namespace verbena::memory::cuda

@@ -12,8 +12,8 @@ void* pointer(uint64_t number) { return reinterpret_cast<void*>(static_cast<uint
 
 }  // namespace
 
-Outcome<std::unique_ptr<Queue>> Queue::open(int device) {
-  auto driver = Driver::get();
+Outcome<std::unique_ptr<Queue>> Queue::open(int device, Platform platform) {
+  auto driver = Driver::get(platform);
   if (!driver) return std::unexpected(std::move(driver).error());
   std::unique_ptr<Queue> queue(new Queue(**driver, device));
   if (auto ready = queue->prepare(); !ready) return std::unexpected(std::move(ready).error());

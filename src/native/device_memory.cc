@@ -14,6 +14,7 @@ namespace {
 using memory::cuda::Devices;
 using memory::cuda::Fault;
 using memory::cuda::Mapped;
+using memory::cuda::Platform;
 static_assert(wire::device_pieces_max <= fabric::handed_over_max);
 using Opened = memory::cuda::Outcome<std::shared_ptr<Mapped>>;
 
@@ -40,15 +41,18 @@ Task<Result<void>> share(Op& op) {
   DoorState& door = op.endpoint->door();
   auto* const port = dynamic_cast<fabric::DevicePort*>(&op.endpoint->port());
   const std::shared_ptr<Devices> devices = door.devices();
-  if (port == nullptr || devices == nullptr ||
-      (op.device.kind != wire::device_by_handle && op.device.kind != wire::device_by_pieces)) {
+  if (port == nullptr || devices == nullptr || op.device.kind < wire::device_by_handle ||
+      op.device.kind > wire::device_by_hip_handle) {
     co_return fail(Errc::not_implemented, "native: this server lets no GPU copy");
   }
   VB_CO_ASSIGN(auto pieces, pieces_of(op, *port));
   const DeviceLimits::Wish wish{op.device.size, std::max<size_t>(op.device.pieces.size(), 1)};
   VB_CO_ASSIGN(auto place, door.device_limits.take(op.stream->session->id, account_of(op), wish));
   const memory::cuda::Exported allocation{
-      .device = op.device.device, .handle = op.device.handle, .size = op.device.size};
+      .device = op.device.device,
+      .handle = op.device.handle,
+      .size = op.device.size,
+      .platform = op.device.kind == wire::device_by_hip_handle ? Platform::rocm : Platform::cuda};
   const auto begin = [&](auto ended) {
     if (op.device.kind == wire::device_by_pieces) return devices->map(std::exchange(pieces, {}), std::move(ended));
     devices->map(allocation, std::move(ended));

@@ -125,8 +125,12 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   answer["server_nonce"] = to_hex(keys.server_nonce());
   if (const auto key = keys.server_key()) answer["server_key"] = to_hex(*key);
   if (const auto devices = door.devices(); session->version >= wire::version_of_devices && devices != nullptr) {
-    answer["device_memory"] = Json::array({"cuda"});
-    if (devices->maps_pieces()) answer["device_memory"].push_back("cuda-descriptors");
+    Json kinds = Json::array();
+    for (const auto platform : memory::cuda::platforms) {
+      if (devices->has(platform)) kinds.push_back(to_string(platform));
+    }
+    if (devices->maps_pieces()) kinds.push_back("cuda-descriptors");
+    answer["device_memory"] = std::move(kinds);
   }
   response.body = answer.dump();
   response.headers.emplace_back("content-type", "application/json");

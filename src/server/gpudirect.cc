@@ -13,17 +13,33 @@
 namespace verbena::server {
 namespace {
 
-GpusFound look_for_gpus() {
-  const auto driver = memory::cuda::Driver::get();
-  if (!driver) return {0, driver.error().text};
-  const auto devices = (*driver)->devices();
+GpusFound gpus_of(const memory::cuda::Driver& driver) {
+  const auto devices = driver.devices();
   if (!devices) return {0, devices.error().text};
-  GpusFound found{devices->size(), fmt::format("{}, {} devices", (*driver)->title(), devices->size())};
+  GpusFound found{devices->size(), fmt::format("{}, {} devices", driver.title(), devices->size())};
   for (const auto& device : *devices) {
     found.text += fmt::format("; {}: {}, {}", device.device, device.name, format_size(device.bytes));
     if (!device.descriptors) found.text += ", whose memory no descriptor can share";
   }
+  if (driver.platform() == memory::cuda::Platform::rocm) {
+    found.text += "; this driver believes the size that a client's handle says: only for clients that are trusted";
+  }
   return found;
+}
+
+GpusFound look_for_gpus() {
+  const memory::cuda::Drivers known = memory::cuda::drivers();
+  GpusFound all;
+  const auto add = [&](size_t devices, const std::string& text) {
+    all.devices += devices;
+    all.text += (all.text.empty() ? "" : "; ") + text;
+  };
+  for (const auto* driver : known.ready) {
+    const GpusFound found = gpus_of(*driver);
+    add(found.devices, found.text);
+  }
+  for (const auto& fault : known.faults) add(0, fault.text);
+  return all;
 }
 
 }  // namespace

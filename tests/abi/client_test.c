@@ -135,13 +135,17 @@ static void sizes(verbena_client* client, const char* bucket) {
   CHECK(verbena_head(client, bucket, "sized", NULL, &unset) == VERBENA_INVALID_ARGUMENT);
   CHECK(verbena_head(NULL, bucket, "sized", NULL, NULL) == VERBENA_INVALID_ARGUMENT);
   /* Memory that a CPU may not reach is refused, not touched. */
-  verbena_memory memory = {.struct_size = sizeof memory, .address = (void*)4096, .size = 4096, .kind = VERBENA_MEMORY_CUDA};
+  verbena_memory memory = {.struct_size = sizeof memory, .address = (void*)4096, .size = 4096};
+  verbena_device_memory device = {.struct_size = sizeof device, .any_device = 1, .address = 4096, .size = 4096};
   verbena_buffer* buffer = NULL;
-  int code = verbena_buffer_register(client, &memory, &buffer);
-  CHECK(code == VERBENA_UNSUPPORTED || code == VERBENA_INVALID_ARGUMENT); /* without a driver, and with one */
-  verbena_device_memory device = {.struct_size = sizeof device, .kind = VERBENA_MEMORY_CUDA, .any_device = 1, .address = 4096, .size = 4096};
-  CHECK(verbena_register_device(client, &device, &buffer) == code && buffer == NULL);
-  device.kind = memory.kind = VERBENA_MEMORY_ROCM;
+  for (int kind = VERBENA_MEMORY_CUDA; kind <= VERBENA_MEMORY_ROCM; ++kind) {
+    device.kind = memory.kind = kind;
+    int code = verbena_buffer_register(client, &memory, &buffer);
+    CHECK(code == VERBENA_UNSUPPORTED || code == VERBENA_INVALID_ARGUMENT); /* without a driver, and with one */
+    CHECK(strstr(verbena_last_error(), "device memory"));
+    CHECK(verbena_register_device(client, &device, &buffer) == code && buffer == NULL);
+  }
+  device.kind = memory.kind = VERBENA_MEMORY_LEVEL_ZERO;
   CHECK(verbena_register_device(client, &device, &buffer) == VERBENA_UNSUPPORTED && strstr(verbena_last_error(), "host"));
   CHECK(verbena_buffer_register(client, &memory, &buffer) == VERBENA_UNSUPPORTED && strstr(verbena_last_error(), "host"));
   memory.kind = VERBENA_MEMORY_HOST;

@@ -6,7 +6,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 from python_case import PythonCase, skip  # noqa: E402
-from cuda_driver import Driver  # noqa: E402
+from hip_driver import driver  # noqa: E402
 
 try:
     import torch
@@ -27,7 +27,7 @@ class OnDevice(PythonCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.driver = Driver()
+        cls.driver = driver()
 
     def setUp(self):
         self.places, self.windows, self.settled = {}, [], []
@@ -58,7 +58,7 @@ class OnDevice(PythonCase):
             return flat
         begin = flat.untyped_storage().data_ptr()
         self.windows.append(flat.numel())
-        window = type("Window", (), {})()
+        window = type("Window", (), {"__dlpack_device__": lambda _: (self.driver.dlpack_type, 0)})()
         window.__cuda_array_interface__ = {"shape": (flat.numel(),), "typestr": "|u1", "version": 3, "stream": 1,
                                            "data": (self.places[begin] + flat.data_ptr() - begin, False)}
         return window

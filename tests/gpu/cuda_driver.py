@@ -21,6 +21,9 @@ class Access(ctypes.Structure):
 class Driver:
     """Memory of one device."""
 
+    kind, dlpack_type, dlpack_stream = "cuda", 2, 1  # the latter two: DLPack's numbers of the device and its default stream
+    maps_pieces = True
+
     def __init__(self, device=0):
         self.library = ctypes.CDLL(os.environ.get("TEST_VERBENA_CUDA_DRIVER") or "libcuda.so.1")
         self.context = ctypes.c_void_p()
@@ -91,6 +94,9 @@ class Array:
     @property
     def __cuda_array_interface__(self):
         return self.interface
+
+    def __dlpack_device__(self):
+        return (self.driver.dlpack_type, self.driver.device)
 
     def set(self, data):
         self.driver.write(self.address, data)

@@ -248,7 +248,7 @@ TEST_F(DirectPieces, WhatTheServersDriverDoesNotMapGoesTheClientsOwnWay) {
 TEST_F(DirectPieces, FalseSizesAndDevicesAreRefused) {
   InPieces memory({2 * mib, 2 * mib}), other({2 * mib}, 1);
   const auto session = this->session();
-  ASSERT_TRUE(session->shares_devices());
+  ASSERT_TRUE(session->shares_devices(platform()));
   const auto bytes = random_bytes(1000, 3);
   ASSERT_TRUE(http().put("bucket", "key", bytes));
   const auto name = driver().name_of(0);

@@ -376,6 +376,7 @@ int cuStreamSynchronize(void* handle) {
   return ok;
 }
 
+int double_platform() { return DOUBLE_PLATFORM; }
 uint64_t double_allocate(int device, size_t size) { return allocate(device, size, false, nullptr); }
 uint64_t double_allocate_managed(size_t size) { return allocate(0, size, true, nullptr); }
 uint64_t double_allocate_at(int device, uint64_t address, size_t size) {

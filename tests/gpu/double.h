@@ -4,7 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 extern "C" {
+// Whose driver it is a double of: NVIDIA's 1, AMD's 2.
+int double_platform();
+// AMD's: its version from now on, and devices whose UUID says nothing.
+void double_hip_version(int version);
+void double_hip_nameless(bool nameless);
 // A plain allocation on a device, managed memory, and their end. 0: none.
 uint64_t double_allocate(int device, size_t size);
 uint64_t double_allocate_managed(size_t size);
@@ -62,3 +68,4 @@ uint64_t double_mapped();
 unsigned double_locked();
 void double_reset_counts();
 }
+#pragma GCC visibility pop

@@ -68,9 +68,10 @@ struct Allocation {
   std::shared_ptr<Physical> physical = {};  // what is mapped there; null: memory of cuMemAlloc
   bool accessible = true;
 };
-// What the driver's handle of an allocation is here: the descriptor of its bytes in the process that owns it.
+// What the driver's handle of an allocation is here: the descriptor of its bytes in the process that owns it. That of
+// another driver's double is none.
 struct Handle {
-  static constexpr uint64_t magic_value = 0x656c62756f64ull;
+  static constexpr uint64_t magic_value = 0x656c62756f64ull + DOUBLE_PLATFORM;
   uint64_t magic = magic_value;
   int32_t process = 0, memfd = -1, device = 0, zero = 0;
   uint64_t inode = 0, size = 0;

@@ -3,16 +3,33 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "double.h"
+#include "memory/cuda.h"
 #include "world.h"
 
 namespace verbena::matrix {
+
+// Whose driver this program's double is: it is built once with each.
+inline memory::cuda::Platform platform() { return static_cast<memory::cuda::Platform>(double_platform()); }
+inline bool is_hip() { return platform() == memory::cuda::Platform::rocm; }
+inline DeviceKind kind() { return static_cast<DeviceKind>(double_platform()); }
+// What that driver calls it.
+inline const char* own(const char* cuda, const char* hip) { return is_hip() ? hip : cuda; }
 
 // The driver of this process, and of those that it starts.
 inline void use_the_double() {
   Dl_info info{};
   ASSERT_NE(::dladdr(reinterpret_cast<void*>(&double_allocate), &info), 0);
-  ::setenv("TEST_VERBENA_CUDA_DRIVER", info.dli_fname, 1);
+  ::setenv(own("TEST_VERBENA_CUDA_DRIVER", "TEST_VERBENA_HIP_DRIVER"), info.dli_fname, 1);
+}
+
+// Some tests of this program in a process of its own, with that variable: 0 if they pass.
+inline int run_this_program(const std::string& variable, const std::string& tests) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  return std::system(("exec env '" + variable + "' '" + program + "' --gtest_filter=" + tests).c_str());
 }
 
 // Memory of a device of the double, for one test.
@@ -26,7 +43,10 @@ class OnDevice {
     address_ = 0;
   }
   uint64_t address() const { return address_; }
-  DeviceBuffer all() const { return {.address = address_, .size = size_}; }
+  DeviceBuffer part(size_t offset, size_t size) const {
+    return {.kind = kind(), .address = address_ + offset, .size = size};
+  }
+  DeviceBuffer all() const { return part(0, size_); }
   std::vector<std::byte> bytes(size_t offset, size_t size) const {
     std::vector<std::byte> out(size);
     double_peek(out.data(), address_ + offset, size);
@@ -53,7 +73,9 @@ class InPieces {
 
   uint64_t address() const { return address_; }
   size_t size() const { return size_; }
-  DeviceBuffer part(size_t offset, size_t size) const { return {.address = address_ + offset, .size = size}; }
+  DeviceBuffer part(size_t offset, size_t size) const {
+    return {.kind = kind(), .address = address_ + offset, .size = size};
+  }
   DeviceBuffer all() const { return part(0, size_); }
   std::vector<std::byte> bytes(size_t offset, size_t size) const {
     std::vector<std::byte> out(size);

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Every way to a GPU's memory on this machine: each byte compared, and how fast beside the driver's own copy.
 
-usage: on_device.py [--device N] [--size MIB] [--seconds S] [--rdma ADDRESS]
+usage: on_device.py [--memory cuda|rocm] [--device N] [--size MIB] [--seconds S] [--rdma ADDRESS]
 """
 import argparse
 import os
@@ -12,6 +12,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 from python_case import ACCESS_KEY, SECRET_KEY, Server  # noqa: E402
 from cuda_driver import Array, Driver, MappedArray  # noqa: E402
+from hip_driver import HipDriver  # noqa: E402
 import verbena  # noqa: E402
 
 WAYS = (("native", "local"), ("native", "tcp"), ("http", None))
@@ -57,13 +58,13 @@ def try_way(server, driver, via, provider, size, seconds, kind=Array):
 
 
 def try_torch(server, device, size):
-    """A safetensors file, and batches, straight to the device; skipped without torch or its CUDA."""
+    """A safetensors file, and batches, straight to the device; skipped without torch for it (of ROCm it is `cuda`, too)."""
     try:
         import torch
     except ImportError:
         return print("verbena.torch: no torch")
     if not torch.cuda.is_available():
-        return print("verbena.torch: this torch has no CUDA")
+        return print("verbena.torch: this torch has no GPU")
     import verbena.torch
     options = {"endpoint": server.http, "native_endpoint": server.native, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
     where = f"cuda:{device}"
@@ -95,21 +96,22 @@ def try_checkpoint(torch, options, tensors):
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--memory", choices=("cuda", "rocm"), default="cuda")
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--size", type=int, default=16, help="MiB of the object")
     parser.add_argument("--seconds", type=float, default=3, help="of each measurement")
     parser.add_argument("--rdma", metavar="ADDRESS", help="of this host, at an RDMA device: the way by that device, too")
     given = parser.parse_args()
     try:
-        driver = Driver(given.device)
+        driver = (HipDriver if given.memory == "rocm" else Driver)(given.device)
     except OSError as why:
         sys.exit(f"no GPU to try: {why}")
-    print("| card | way | GET GiB/s | PUT GiB/s | 64 KiB GETs in batches GiB/s | cuMemcpyHtoD of pageable memory GiB/s |")
+    print("| card | way | GET GiB/s | PUT GiB/s | 64 KiB GETs in batches GiB/s | the driver's copy of pageable memory GiB/s |")
     print("| --- | --- | --- | --- | --- | --- |")
     with Server(env={**os.environ, "VERBENA_GPUDIRECT_ENABLED": "true"}) as server:
         with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
             client.make_bucket("gpu", memory=True)
-        for kind in (Array, MappedArray):
+        for kind in (Array, MappedArray) if driver.maps_pieces else (Array,):
             try_way(server, driver, "native", "local", given.size << 20, given.seconds, kind)
     with Server() as server:
         with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:

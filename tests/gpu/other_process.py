@@ -10,7 +10,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 from python_case import ACCESS_KEY, SECRET_KEY  # noqa: E402
-from cuda_driver import Array, Driver  # noqa: E402
+from cuda_driver import Array  # noqa: E402
+from hip_driver import driver, is_hip  # noqa: E402
 import verbena  # noqa: E402
 
 SIZE = 5 << 20
@@ -21,6 +22,9 @@ class Foreign:
 
     def __init__(self, address):
         self.__cuda_array_interface__ = {"shape": (16,), "typestr": "|u1", "data": (address, False), "version": 3}
+
+    def __dlpack_device__(self):
+        return (10 if is_hip() else 2, 0)
 
 
 def main():
@@ -34,7 +38,7 @@ def main():
             except Exception as why:
                 print(f"{type(why).__name__}: {why}")
             return
-        array = Array(Driver(int(device)), SIZE)
+        array = Array(driver(int(device)), SIZE)
         for turn in range(5):
             data = os.urandom(SIZE)
             array.set(data)

@@ -10,7 +10,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 from python_case import ACCESS_KEY, SECRET_KEY, PythonCase  # noqa: E402
-from cuda_driver import Array, Driver  # noqa: E402
+from cuda_driver import Array  # noqa: E402
+from hip_driver import driver, is_hip, own  # noqa: E402
 from verbena_server import Server, program  # noqa: E402
 import verbena  # noqa: E402
 
@@ -29,10 +30,10 @@ class Tensor:
     def __init__(self, array, stride=1):
         self.array, self.streams = array, []
         self.shape, self.strides = (ctypes.c_int64 * 1)(array.size // stride), (ctypes.c_int64 * 1)(stride)
-        self.managed = self.Managed(array.address, 2, 0, 1, 1, 8, 1, self.shape, self.strides, 0, None, None)
+        self.managed = self.Managed(array.address, array.driver.dlpack_type, 0, 1, 1, 8, 1, self.shape, self.strides, 0, None, None)
 
     def __dlpack_device__(self):
-        return (2, 0)
+        return (self.array.driver.dlpack_type, 0)
 
     def __dlpack__(self, stream=None):
         self.streams.append(stream)
@@ -45,7 +46,9 @@ class Arrays(PythonCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.driver = Driver()
+        cls.driver = driver()
+
+    no_driver = {own("TEST_VERBENA_CUDA_DRIVER", "TEST_VERBENA_HIP_DRIVER"): "/nonexistent/driver.so"}
 
     def array(self, size, **interface):
         made = Array(self.driver, size, **interface)
@@ -97,10 +100,17 @@ class Arrays(PythonCase):
         array.set(b"y" * 3000)
         tensor = Tensor(array)
         self.client.put("bucket", "dlpack", tensor)
-        self.assertEqual(tensor.streams, [1])
+        self.assertEqual(tensor.streams, [own(1, 0)])
         self.assertEqual(bytes(self.client.get("bucket", "dlpack")), b"y" * 3000)
         with self.assertRaisesRegex(BufferError, "contiguous"):
             self.client.put("bucket", "dlpack", Tensor(array, stride=2))
+
+    def test_page_locked_tensors_are_host_memory(self):
+        for kind in (3, 11):
+            data = ctypes.create_string_buffer(os.urandom(3000), 3000)
+            array = type("Locked", (), {"size": 3000, "address": ctypes.addressof(data), "driver": type("", (), {"dlpack_type": kind})})
+            put = self.client.put("bucket", "locked", Tensor(array))
+            self.assertEqual((put.device_path, bytes(self.client.get("bucket", "locked"))), ("", data.raw))
 
     def test_streams_of_the_interface(self):
         library = self.driver.library
@@ -149,7 +159,7 @@ class Arrays(PythonCase):
 
     def rdma_double(self):
         """The environment of programs in which libfabric's tcp stands for an RDMA device that reaches GPUs' memory."""
-        library = pathlib.Path(os.environ["TEST_VERBENA_CUDA_DRIVER"]).with_name("libverbena_nic_double.so")
+        library = pathlib.Path(os.environ[own("TEST_VERBENA_CUDA_DRIVER", "TEST_VERBENA_HIP_DRIVER")]).with_name("libverbena_nic_double.so")
         return {"LD_PRELOAD": str(library), "TEST_VERBENA_RDMA_DEVICE": "double"}
 
     def test_an_rdma_device_reaches_the_memory_itself(self):
@@ -157,25 +167,26 @@ class Arrays(PythonCase):
             with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
                 client.make_bucket("bucket")
             process = self.other_process(1, server=server, CLIENT_PROVIDER="verbs", **self.rdma_double())
-            self.assertEqual(self.said(process), "peer: all bytes are right")
+            self.assertEqual(self.said(process), own("peer", "staged") + ": all bytes are right")
 
     def test_an_address_of_another_process_is_no_memory_here(self):
         self.assertIn("no memory of a device", self.said(self.other_process(0, self.array(4096).address)))
 
     def test_a_driver_that_does_not_start_says_why(self):
-        for status, name, hint in ((100, "NO_DEVICE", "may not open /dev/nvidia"), (3, "NOT_INITIALIZED", "forked")):
+        files = own("/dev/nvidia", "/dev/kfd")
+        for status, name, hips, hint in ((100, "NO_DEVICE", "NoDevice", "may not open " + files), (3, "NOT_INITIALIZED", "NotInitialized", "forked")):
             told = self.said(self.other_process(0, 4096, TEST_VERBENA_CUDA_FAIL=f"cuInit={status}"))
-            self.assertRegex(told, f"^Unsupported: .*cuInit: CUDA_ERROR_{name}.*{hint}")
+            self.assertRegex(told, f"^Unsupported: .*{own('cuInit: CUDA_ERROR_' + name, 'hipInit: hipError' + hips)}.*{hint}")
 
     def bench(self, *arguments, **environment):
         return subprocess.run([program(), "bench", "--json", "--count", "3", "--sizes", "64KiB", *arguments], capture_output=True, text=True,
                               timeout=100, env={**os.environ, **environment})
 
     def test_the_bench_measures_every_way(self):
-        done = self.bench("--memory", "cuda:1", "--doors", "native,http", "--ops", "get,put,get_many,put_many", "--batch", "5")
+        done = self.bench("--memory", own("cuda:1", "rocm:1"), "--doors", "native,http", "--ops", "get,put,get_many,put_many", "--batch", "5")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
-        self.assertEqual({row["memory"] for row in rows}, {"cuda:1"})
+        self.assertEqual({row["memory"] for row in rows}, {own("cuda:1", "rocm:1")})
         found = {(row["door"], row["provider"], row["op"]): row["device_path"] for row in rows}
         ops = ("get", "get_copy", "put", "get_many", "put_many")
         ways = {("native", "local"): "shared", ("native", "tcp"): "staged", ("http", "http"): "staged"}
@@ -183,14 +194,15 @@ class Arrays(PythonCase):
         self.assertTrue(all(row["bytes_per_s"] > 0 for row in rows))
 
     def test_the_bench_refuses_what_it_cannot_measure(self):
-        for memory in ("cuda:", "cuda:x", "cuda:-1", "cuda:1x", "rocm", ""):
+        kind = own("cuda", "rocm")
+        for memory in (f"{kind}:", f"{kind}:x", f"{kind}:-1", f"{kind}:1x", own("rocm", "cuda"), ""):
             self.assertNotEqual(self.bench("--memory", memory).returncode, 0, memory)
-        self.assertIn("no range on a device", self.bench("--memory", "cuda", "--ops", "range").stderr)
+        self.assertIn("no range on a device", self.bench("--memory", kind, "--ops", "range").stderr)
         self.assertIn("needs --memory cuda", self.bench("--ops", "get_copy").stderr)
-        self.assertIn("host memory", self.bench("--memory", "cuda", "--doors", "anonymous").stderr)
-        self.assertIn("INVALID_DEVICE", self.bench("--memory", "cuda:7", "--doors", "http").stderr)
-        done = self.bench("--memory", "cuda", "--doors", "http", TEST_VERBENA_CUDA_DRIVER="/nonexistent/libcuda.so.1")
-        self.assertIn("no NVIDIA driver", done.stderr)
+        self.assertIn("host memory", self.bench("--memory", kind, "--doors", "anonymous").stderr)
+        self.assertIn(own("INVALID_DEVICE", "hipErrorInvalidDevice"), self.bench("--memory", f"{kind}:7", "--doors", "http").stderr)
+        done = self.bench("--memory", kind, "--doors", "http", **self.no_driver)
+        self.assertIn(own("no NVIDIA driver", "no AMD driver"), done.stderr)
         self.assertNotEqual(done.returncode, 0)
 
     def told_at_start(self, **environment):
@@ -205,11 +217,12 @@ class Arrays(PythonCase):
     def test_a_server_says_which_gpus_it_found_if_it_is_asked(self):
         found, ready = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true")
         self.assertIn("GPUs copy for clients", ready)
-        self.assertRegex(found, "CUDA 12.4, 2 devices; 0: Double 0, .*; 1: Double 1")
+        self.assertRegex(found, own("CUDA 12.4", "HIP 6.2") + ", 2 devices; 0: Double 0, .*; 1: Double 1")
+        self.assertEqual("only for clients that are trusted" in found, is_hip())
         failed, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true", TEST_VERBENA_CUDA_FAIL="cuInit=100")
-        self.assertIn("CUDA_ERROR_NO_DEVICE: there is no GPU", failed)
+        self.assertIn(own("CUDA_ERROR_NO_DEVICE", "hipErrorNoDevice") + ": there is no GPU", failed)
         lost, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true", TEST_VERBENA_CUDA_FAIL="cuDeviceGetCount=214")
-        self.assertIn("CUDA_ERROR_ECC_UNCORRECTABLE", lost)
+        self.assertIn(own("CUDA_ERROR_ECC_UNCORRECTABLE", "hipErrorECCNotCorrectable"), lost)
         self.assertEqual(self.told_at_start(), [])
 
     def doctor(self, **environment):
@@ -218,14 +231,15 @@ class Arrays(PythonCase):
 
     def test_the_doctor_tells_of_gpus(self):
         told = self.doctor()
-        self.assertIn("CUDA 12.4", told["gpu driver"])
-        self.assertIn("Double 1", told["gpu 1"])
+        self.assertIn(own("CUDA 12.4", "HIP 6.2"), told[own("gpu driver", "gpu driver rocm")])
+        self.assertIn("Double 1", told[own("gpu 1", "gpu rocm:1")])
         ways = {subject: found.split(":")[0] for subject, found in told.items() if subject.startswith("gpu memory by ")}
         self.assertTrue(ways["gpu memory by native local"].startswith("direct with a server that has gpudirect.enabled"))
         self.assertEqual(ways["gpu memory by http"], "staged")
-        self.assertTrue(self.doctor(**self.rdma_double())["gpu memory by verbs;ofi_rxm"].startswith("peer, unless sealed"))
-        self.assertIn("no NVIDIA driver", self.doctor(TEST_VERBENA_CUDA_DRIVER="/nonexistent/libcuda.so.1")["gpu"])
-        self.assertIn("may not open /dev/nvidia", self.doctor(TEST_VERBENA_CUDA_FAIL="cuInit=100")["gpu"])
+        self.assertTrue(self.doctor(**self.rdma_double())["gpu memory by verbs;ofi_rxm"].startswith(own("peer, unless sealed", "staged")))
+        absent = self.doctor(**self.no_driver)["gpu"]
+        self.assertRegex(absent, "no NVIDIA driver: .*; no AMD driver: ")
+        self.assertIn("may not open " + own("/dev/nvidia", "/dev/kfd"), self.doctor(TEST_VERBENA_CUDA_FAIL="cuInit=100")["gpu"])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 from python_case import PythonCase, skip  # noqa: E402
-from cuda_driver import Driver  # noqa: E402
+from hip_driver import driver, is_hip, own  # noqa: E402
 
 try:
     import torch
@@ -16,6 +16,9 @@ except ImportError:
     skip("no torch")
 import verbena.torch  # noqa: E402
 from verbena import _torch_device  # noqa: E402
+
+if is_hip():
+    torch.version.hip = "6.2"  # as a build for ROCm says
 
 MIB = 1 << 20
 
@@ -53,7 +56,7 @@ class OnDevice(PythonCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.driver = Driver()
+        cls.driver = driver()
 
     def setUp(self):
         self.allocated, self.windows = [], []
@@ -167,7 +170,7 @@ class OnDevice(PythonCase):
         self.addCleanup(library.double_lose, 0, False)
         self.addCleanup(library.double_fail, b"cuMemcpyHtoDAsync_v2", 0, 0)
         library.double_fail(b"cuMemcpyHtoDAsync_v2", 2, 3)
-        with self.assertRaisesRegex(verbena.errors.LocalError, "CUDA_ERROR_OUT_OF_MEMORY"):
+        with self.assertRaisesRegex(verbena.errors.LocalError, own("CUDA_ERROR_OUT_OF_MEMORY", "hipErrorOutOfMemory")):
             verbena.torch.load_file("s3://bucket/lost", device="cuda:0", client=self.client)
         library.double_fail(b"cuMemcpyHtoDAsync_v2", 0, 0)
         allocate = _torch_device._allocate
@@ -177,7 +180,7 @@ class OnDevice(PythonCase):
             library.double_lose(0, True)
             return made
         _torch_device._allocate = allocate_and_lose
-        with self.assertRaisesRegex(verbena.errors.LocalError, "CUDA_ERROR_ECC_UNCORRECTABLE"):
+        with self.assertRaisesRegex(verbena.errors.LocalError, own("CUDA_ERROR_ECC_UNCORRECTABLE", "hipErrorECCNotCorrectable")):
             verbena.torch.load_file("s3://bucket/lost", device="cuda:0", names="b", client=self.client)
         library.double_lose(0, False)
         _torch_device._allocate = allocate

@@ -3,7 +3,7 @@
 
 #include "native.h"
 
-enum { legacy_stream = 1 };  // CUDA's default stream
+enum { legacy_stream = 1 };  // the default stream: CUDA's number, which Verbena takes for HIP's, too
 
 static bool refuse(const char* why) {
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, why);
@@ -52,9 +52,9 @@ static bool contiguous_size(PyObject* shape, PyObject* strides, uint64_t item, u
 }
 
 // Makes the default stream wait for the stream on which the object's producer works now.
-static bool order_by_dlpack(PyObject* object) {
+static bool order_by_dlpack(PyObject* object, int kind) {
   if (!PyObject_HasAttrString(object, "__dlpack__")) return true;
-  PyObject* capsule = dlpack_after_producer(object);
+  PyObject* capsule = dlpack_after_producer(object, kind);
   Py_XDECREF(capsule);
   return capsule != NULL;
 }
@@ -66,7 +66,7 @@ static bool read_stream(PyObject* interface, PyObject* object, verbena_device_me
   if (number < 3) {
     memory->has_stream = 1;
     memory->stream = legacy_stream;
-    return order_by_dlpack(object);
+    return order_by_dlpack(object, memory->kind);
   }
   PyObject* stream = entry(interface, "stream");
   if (stream == NULL) return true;  // its producer has waited
@@ -90,13 +90,14 @@ static bool read_interface(PyObject* interface, PyObject* object, verbena_device
 
 bool on_device(PyObject* object) {
   if (PyObject_CheckBuffer(object)) return false;
-  return PyObject_HasAttrString(object, "__cuda_array_interface__") || dlpack_on_device(object);
+  return PyObject_HasAttrString(object, "__cuda_array_interface__") || dlpack_kind(object) != VERBENA_MEMORY_HOST;
 }
 
 static bool describe_device(PyObject* object, verbena_device_memory* memory) {
   memset(memory, 0, sizeof *memory);
   memory->struct_size = sizeof *memory;
-  memory->kind = VERBENA_MEMORY_CUDA;
+  // The interface does not say whose device it is; torch and cupy say it by DLPack, also where they are built for ROCm.
+  memory->kind = dlpack_kind(object) == VERBENA_MEMORY_ROCM ? VERBENA_MEMORY_ROCM : VERBENA_MEMORY_CUDA;
   memory->any_device = 1;
   if (!PyObject_HasAttrString(object, "__cuda_array_interface__")) {
     memory->has_stream = 1;

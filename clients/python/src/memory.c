@@ -19,7 +19,10 @@ typedef struct DLManagedTensor {
   void* context;
   void (*deleter)(struct DLManagedTensor*);
 } DLManagedTensor;
-enum { dl_cpu = 1, dl_cuda = 2, dl_uint = 1 };
+enum { dl_cpu = 1, dl_cuda = 2, dl_cuda_host = 3, dl_rocm = 10, dl_rocm_host = 11, dl_uint = 1 };
+
+// A CPU reads and writes it: page-locked memory, too.
+static bool in_host_memory(long type) { return type == dl_cpu || type == dl_cuda_host || type == dl_rocm_host; }
 
 static bool contiguous(const DLTensor* tensor, size_t* bytes) {
   const size_t item = ((size_t)tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
@@ -32,19 +35,19 @@ static bool contiguous(const DLTensor* tensor, size_t* bytes) {
   return !__builtin_mul_overflow(count, item, bytes);
 }
 
-bool dlpack_on_device(PyObject* object) {
-  if (!PyObject_HasAttrString(object, "__dlpack_device__")) return false;
+int dlpack_kind(PyObject* object) {
+  if (!PyObject_HasAttrString(object, "__dlpack_device__")) return VERBENA_MEMORY_HOST;
   PyObject* device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
-  const long kind = device != NULL && PyTuple_Check(device) ? PyLong_AsLong(PyTuple_GetItem(device, 0)) : -1;
+  const long type = device != NULL && PyTuple_Check(device) ? PyLong_AsLong(PyTuple_GetItem(device, 0)) : -1;
   Py_XDECREF(device);
   PyErr_Clear();
-  return kind == dl_cuda;
+  return type == dl_cuda ? VERBENA_MEMORY_CUDA : type == dl_rocm ? VERBENA_MEMORY_ROCM : VERBENA_MEMORY_HOST;
 }
 
-PyObject* dlpack_after_producer(PyObject* object) {
+PyObject* dlpack_after_producer(PyObject* object, int kind) {
   PyObject* method = PyObject_GetAttrString(object, "__dlpack__");
   PyObject* none = PyTuple_New(0);
-  PyObject* keywords = Py_BuildValue("{s:i}", "stream", 1);  // CUDA's default stream
+  PyObject* keywords = Py_BuildValue("{s:i}", "stream", kind == VERBENA_MEMORY_ROCM ? 0 : 1);  // the default stream
   PyObject* capsule = method == NULL || none == NULL || keywords == NULL ? NULL : PyObject_Call(method, none, keywords);
   Py_XDECREF(method);
   Py_XDECREF(none);
@@ -53,11 +56,12 @@ PyObject* dlpack_after_producer(PyObject* object) {
 }
 
 bool describe_dlpack(PyObject* object, verbena_device_memory* memory) {
-  PyObject* capsule = dlpack_after_producer(object);
+  PyObject* capsule = dlpack_after_producer(object, memory->kind);
   if (capsule == NULL) return false;
   size_t size = 0;
+  const int32_t type = memory->kind == VERBENA_MEMORY_ROCM ? dl_rocm : dl_cuda;
   const DLManagedTensor* managed = PyCapsule_GetPointer(capsule, "dltensor");
-  const bool ok = managed != NULL && managed->tensor.device.type == dl_cuda && contiguous(&managed->tensor, &size);
+  const bool ok = managed != NULL && managed->tensor.device.type == type && contiguous(&managed->tensor, &size);
   if (ok) {
     memory->address = (uint64_t)(uintptr_t)managed->tensor.data + managed->tensor.byte_offset;
     memory->size = size;
@@ -75,7 +79,7 @@ static bool open_dlpack(Memory* memory, PyObject* object) {
   if (device == NULL) return false;
   const long kind = PyTuple_Check(device) ? PyLong_AsLong(PyTuple_GetItem(device, 0)) : -1;
   Py_DECREF(device);
-  if (kind != dl_cpu) {
+  if (!in_host_memory(kind)) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, "the tensor is not in host memory: only that is served");
     return false;
   }
@@ -83,7 +87,7 @@ static bool open_dlpack(Memory* memory, PyObject* object) {
   if (memory->capsule == NULL) return false;
   const DLManagedTensor* managed = PyCapsule_GetPointer(memory->capsule, "dltensor");
   if (managed == NULL) return false;
-  if (managed->tensor.device.type != dl_cpu || !contiguous(&managed->tensor, &memory->size)) {
+  if (!in_host_memory(managed->tensor.device.type) || !contiguous(&managed->tensor, &memory->size)) {
     PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous in host memory");
     return false;
   }

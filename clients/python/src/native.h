@@ -130,11 +130,12 @@ bool open_device_buffer(Memory* memory, Buffer* buffer, bool writable);
 bool open_window(Memory* memory, verbena_client* used, PyObject* object, bool writable);
 bool on_device(PyObject* object);
 Buffer* register_device(Client* client, verbena_client* used, PyObject* object);
-// DLPack: whether it is a tensor on a CUDA device; and its memory, after its producer's work (memory.c).
-bool dlpack_on_device(PyObject* object);
+// DLPack: the kind of the device that a tensor is on, a verbena_memory_kind (host: it is on none that is served); and
+// its memory, of the kind that `memory` has, after its producer's work (memory.c).
+int dlpack_kind(PyObject* object);
 bool describe_dlpack(PyObject* object, verbena_device_memory* memory);
 // The capsule of a tensor whose producer has made the default stream wait; NULL with an exception.
-PyObject* dlpack_after_producer(PyObject* object);
+PyObject* dlpack_after_producer(PyObject* object, int kind);
 
 // Memory of at least that size, from the pool if possible. The allocation itself releases the GIL.
 Buffer* new_buffer(Client* client, size_t size);

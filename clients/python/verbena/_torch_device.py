@@ -18,12 +18,15 @@ _ALIGN = 64
 
 
 class _Window:
-    """Bytes on a CUDA device, in the order of a stream."""
+    """Bytes on a device, in the order of a stream."""
 
     def __init__(self, memory, stream):
         self._memory = memory
         self.__cuda_array_interface__ = {"shape": (memory.numel(),), "typestr": "|u1", "data": (memory.data_ptr(), False), "version": 3,
                                          "stream": stream or 1}
+
+    def __dlpack_device__(self):
+        return (10 if torch.version.hip else 2, 0)  # ROCm or CUDA: the number is asked of the driver
 
 
 def _allocate(size, device):

@@ -96,14 +96,19 @@ std::expected<std::vector<unsigned>, std::string> parse_counts(const std::vector
   return out;
 }
 
-std::expected<std::optional<int>, std::string> parse_memory(std::string_view text) {
+std::string to_string(const BenchDevice& device) {
+  return (device.kind == DeviceKind::rocm ? "rocm:" : "cuda:") + std::to_string(device.number);
+}
+
+std::expected<std::optional<BenchDevice>, std::string> parse_memory(std::string_view text) {
   if (text == "host") return std::nullopt;
-  int device = 0;
-  const bool named = text.starts_with("cuda:");
-  const auto [end, ec] = std::from_chars(text.data() + (named ? 5 : 0), text.data() + text.size(), device);
-  const bool number = named && ec == std::errc() && end == text.data() + text.size() && device >= 0;
-  if (text == "cuda" || number) return device;
-  return std::unexpected("'" + std::string(text) + "' is not host, cuda or cuda:N");
+  const std::string_view kind = text.substr(0, text.find(':'));
+  BenchDevice device{.kind = kind == "rocm" ? DeviceKind::rocm : DeviceKind::cuda};
+  const std::string_view number = text.size() > kind.size() ? text.substr(kind.size() + 1) : "0";
+  const auto [end, ec] = std::from_chars(number.data(), number.data() + number.size(), device.number);
+  const bool known = kind == "cuda" || kind == "rocm";
+  if (known && ec == std::errc() && end == number.data() + number.size() && device.number >= 0) return device;
+  return std::unexpected("'" + std::string(text) + "' is not host, cuda, cuda:N, rocm or rocm:N");
 }
 
 }  // namespace verbena::cli

@@ -12,6 +12,11 @@
 
 namespace verbena::cli {
 
+struct BenchDevice {
+  DeviceKind kind = DeviceKind::cuda;
+  int number = 0;
+};
+
 struct BenchPlan {
   std::vector<uint64_t> sizes;         // bytes
   std::vector<std::string> doors;      // http, anonymous, token, native
@@ -21,11 +26,11 @@ struct BenchPlan {
   std::chrono::milliseconds duration{1'000};
   uint64_t count = 0;  // operations per caller; 0: by duration
   BucketDurability durability = BucketDurability::memory;
-  uint64_t object_size = 1u << 30;  // bytes of the object that range and ranges read
-  unsigned batch = 256;             // objects in a call of get_many, head_many and put_many
-  std::string trace;                // file that trace and trace_many replay
-  std::optional<int> device = {};   // GETs and PUTs of this device's memory; none: of host memory
-  bool checksums = false;           // let the client verify each GET inside the timed section
+  uint64_t object_size = 1u << 30;         // bytes of the object that range and ranges read
+  unsigned batch = 256;                    // objects in a call of get_many, head_many and put_many
+  std::string trace;                       // file that trace and trace_many replay
+  std::optional<BenchDevice> device = {};  // GETs and PUTs of this device's memory; none: of host memory
+  bool checksums = false;                  // let the client verify each GET inside the timed section
 };
 
 // Fields as in the JSON. Empty optionals are null: not measured, or unknown.
@@ -53,7 +58,8 @@ std::string bench_table_line(const BenchRow& row);
 // "4KiB,64KiB" and "1,4". The error names the item.
 std::expected<std::vector<uint64_t>, std::string> parse_sizes(const std::vector<std::string>& items);
 std::expected<std::vector<unsigned>, std::string> parse_counts(const std::vector<std::string>& items);
-// "host" (none), "cuda" (device 0), "cuda:2".
-std::expected<std::optional<int>, std::string> parse_memory(std::string_view text);
+// "host" (none), "cuda" (device 0), "cuda:2", "rocm:1".
+std::expected<std::optional<BenchDevice>, std::string> parse_memory(std::string_view text);
+std::string to_string(const BenchDevice& device);  // "cuda:2"
 
 }  // namespace verbena::cli

@@ -50,9 +50,12 @@ TEST(Bench, ListsOfSizesAndCountsAreChecked) {
 }  // namespace
 TEST(Bench, MemoryIsThatOfTheHostOrOfADevice) {
   EXPECT_EQ(*parse_memory("host"), std::nullopt);
-  EXPECT_EQ(*parse_memory("cuda"), 0);
-  EXPECT_EQ(*parse_memory("cuda:12"), 12);
-  for (const char* wrong : {"", "cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999", "gpu", "hostage"}) {
+  for (const char* right : {"cuda:0", "cuda:12", "rocm:0", "rocm:3"})
+    EXPECT_EQ(to_string(**parse_memory(right)), right);
+  EXPECT_EQ(to_string(**parse_memory("cuda")), "cuda:0");
+  EXPECT_EQ(to_string(**parse_memory("rocm")), "rocm:0");
+  for (const char* wrong : {"", ":", ":1", "cuda:", "cuda:-1", "cuda:1x", "cuda:99999999999", "rocm:", "rocm1", "gpu:0",
+                            "gpu", "hostage"}) {
     EXPECT_FALSE(parse_memory(wrong)) << wrong;
   }
 }

@@ -124,7 +124,7 @@ std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
   if (!memory) return report("--memory", memory.error(), exit_usage), std::nullopt;
   plan.device = *memory;
   if (!plan.device && std::ranges::find(plan.ops, "get_copy") != plan.ops.end())
-    return report("--ops", "get_copy needs --memory cuda", exit_usage), std::nullopt;
+    return report("--ops", "get_copy needs --memory cuda or rocm", exit_usage), std::nullopt;
   if (!plan_device(plan)) return std::nullopt;
   return plan;
 }
@@ -264,15 +264,16 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->delimiter(',')
       ->capture_default_str();
   command
-      ->add_option("--ops", arguments->ops,
-                   "get, put, head; put_md5: a PUT whose ETag is the MD5 of its bytes, as always over HTTP; "
-                   "get_many, head_many, put_many: as many objects as --batch in a call; get_beside_many: "
-                   "single GETs while another client asks for such batches; watch: from the time in a PUT's object (in "
-                   "a durable bucket before the log is synced) until a watching client has the message; trace, "
-                   "trace_many: the lines of --trace, object by object or a "
-                   "batch a line; range: random ranges of a large object; ranges: as many as --concurrency in one "
-                   "request; get_copy: with --memory cuda, a GET into host memory and the driver's copy of it, also "
-                   "measured beside get")
+      ->add_option(
+          "--ops", arguments->ops,
+          "get, put, head; put_md5: a PUT whose ETag is the MD5 of its bytes, as always over HTTP; "
+          "get_many, head_many, put_many: as many objects as --batch in a call; get_beside_many: "
+          "single GETs while another client asks for such batches; watch: from the time in a PUT's object (in "
+          "a durable bucket before the log is synced) until a watching client has the message; trace, "
+          "trace_many: the lines of --trace, object by object or a "
+          "batch a line; range: random ranges of a large object; ranges: as many as --concurrency in one "
+          "request; get_copy: with --memory cuda or rocm, a GET into host memory and the driver's copy of it, also "
+          "measured beside get")
       ->delimiter(',')
       ->check(CLI::IsMember({"get", "put", "put_md5", "head", "range", "ranges", "get_many", "head_many", "put_many",
                              "get_beside_many", "watch", "trace", "trace_many", "get_copy"}))
@@ -294,8 +295,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_option("--count", arguments->count, "operations per caller instead of --duration");
   command
       ->add_option("--memory", arguments->memory,
-                   "where the bytes begin and end: host, cuda (device 0) or cuda:N; each row then says which way "
-                   "they went (docs/gpu.md)")
+                   "where the bytes begin and end: host, cuda (device 0), cuda:N, rocm or rocm:N; each row then says "
+                   "which way they went (docs/gpu.md)")
       ->capture_default_str();
   command->add_option("--bucket", arguments->bucket,
                       "an existing bucket (default: one of its own, removed at the end)");

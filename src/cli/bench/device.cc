@@ -22,17 +22,19 @@ struct DeviceArea::Calls {
   int (*to_host)(void* to, uint64_t from, size_t size) = nullptr;
 
   bool find() {
+    const bool hip = driver->platform() == cuda::Platform::rocm;
     void* const library = ::dlopen(driver->path().c_str(), RTLD_NOW | RTLD_NOLOAD);
     const auto need = [&](const char* name, auto& into) {
       into = reinterpret_cast<std::remove_reference_t<decltype(into)>>(library ? ::dlsym(library, name) : nullptr);
       return into != nullptr;
     };
-    return need("cuMemAlloc_v2", allocate) && need("cuMemFree_v2", release) && need("cuMemcpyHtoD_v2", to_device) &&
-           need("cuMemcpyDtoH_v2", to_host);
+    return need(hip ? "hipMalloc" : "cuMemAlloc_v2", allocate) && need(hip ? "hipFree" : "cuMemFree_v2", release) &&
+           need(hip ? "hipMemcpyHtoD" : "cuMemcpyHtoD_v2", to_device) &&
+           need(hip ? "hipMemcpyDtoH" : "cuMemcpyDtoH_v2", to_host);
   }
 };
 
-DeviceArea::DeviceArea(int device, uint64_t size) : device_(device), size_(size) {}
+DeviceArea::DeviceArea(const BenchDevice& device, uint64_t size) : device_(device), size_(size) {}
 
 template <class Fn>
 Outcome<> DeviceArea::call(const char* name, Fn&& fn) const {
@@ -47,15 +49,15 @@ Outcome<> DeviceArea::call(const char* name, Fn&& fn) const {
   return fault(ErrorCode::local_error, calls_->driver->fault(name, status).text);
 }
 
-Outcome<std::unique_ptr<DeviceArea>> DeviceArea::make(int device, uint64_t size) {
-  const auto driver = cuda::Driver::get();
+Outcome<std::unique_ptr<DeviceArea>> DeviceArea::make(const BenchDevice& device, uint64_t size) {
+  const auto driver = cuda::Driver::get(static_cast<cuda::Platform>(device.kind));
   if (!driver) return fault(ErrorCode::unsupported, driver.error().text);
   std::unique_ptr<DeviceArea> area(new DeviceArea(device, size));
   area->calls_ = std::make_unique<Calls>(*driver);
   if (!area->calls_->find()) return fault(ErrorCode::unsupported, (*driver)->path() + " has no memory to give");
   const cuda::Calls& calls = (*driver)->calls();
   int handle = 0;
-  if (const int status = calls.device(&handle, device); status != cuda::success) {
+  if (const int status = calls.device(&handle, device.number); status != cuda::success) {
     return fault(ErrorCode::invalid_argument, (*driver)->fault("cuDeviceGet", status).text);
   }
   if (const int status = calls.primary_context(&area->context_, handle); status != cuda::success) {
@@ -167,7 +169,7 @@ Outcome<BenchRow> measure_on_device(const Client& client, const BenchServer& ser
     OUT_TRY(prepare_on_device(client, bucket, callers[i], i, size, op, door, plan));
   }
   BenchRow row = row_of(door, op, size, concurrency, static_cast<unsigned>(callers[0].items.size()));
-  row.memory = "cuda:" + std::to_string(*plan.device);
+  row.memory = to_string(*plan.device);
   std::vector<BenchCaller> running;
   for (DeviceCaller& caller : callers) {
     running.push_back({.op = [&] { return device_op(client, bucket, caller, op, door); }});

@@ -1,4 +1,4 @@
-// `verbena bench --memory cuda`: objects to and from the memory of a device.
+// `verbena bench --memory cuda` (or rocm): objects to and from the memory of a device.
 #pragma once
 
 #include <memory>
@@ -10,23 +10,25 @@ namespace verbena::cli {
 // Memory of this program on a device, with the driver's own copies.
 class DeviceArea {
  public:
-  static Outcome<std::unique_ptr<DeviceArea>> make(int device, uint64_t size);
+  static Outcome<std::unique_ptr<DeviceArea>> make(const BenchDevice& device, uint64_t size);
   ~DeviceArea();
   DeviceArea(const DeviceArea&) = delete;
   DeviceArea& operator=(const DeviceArea&) = delete;
 
-  DeviceBuffer window() const { return {.address = address_, .size = size_, .device = device_}; }
+  DeviceBuffer window() const {
+    return {.kind = device_.kind, .address = address_, .size = size_, .device = device_.number};
+  }
   Outcome<> write(std::span<const std::byte> from) const;
   Outcome<> read(std::span<std::byte> into) const;
 
  private:
   struct Calls;
-  DeviceArea(int device, uint64_t size);
+  DeviceArea(const BenchDevice& device, uint64_t size);
   // Runs one call of the driver in the device's context.
   template <class Fn>
   Outcome<> call(const char* name, Fn&& fn) const;
 
-  int device_;
+  BenchDevice device_;
   uint64_t size_, address_ = 0;
   void* context_ = nullptr;
   std::unique_ptr<Calls> calls_;

@@ -6,6 +6,9 @@ namespace verbena::client {
 
 using memory::cuda::Driver;
 using memory::cuda::Fault;
+using memory::cuda::Platform;
+static_assert(static_cast<uint8_t>(DeviceKind::cuda) == static_cast<uint8_t>(Platform::cuda));
+static_assert(static_cast<uint8_t>(DeviceKind::rocm) == static_cast<uint8_t>(Platform::rocm));
 
 std::unexpected<ClientError> fault(Fault fault) {
   ErrorCode code = ErrorCode::local_error;
@@ -31,9 +34,12 @@ std::unexpected<ClientError> fault(Fault fault) {
 }
 
 Outcome<DeviceMemory> device_memory(const DeviceBuffer& given) {
-  if (given.kind != DeviceKind::cuda) return fault(ErrorCode::unsupported, "device memory: only cuda is served");
+  if (given.kind != DeviceKind::cuda && given.kind != DeviceKind::rocm) {
+    return fault(ErrorCode::unsupported, "device memory: cuda and rocm are served");
+  }
   if (given.address == 0 || given.size == 0) return fault(ErrorCode::invalid_argument, "no memory to register");
-  auto driver = Driver::get();
+  const auto platform = static_cast<Platform>(given.kind);
+  auto driver = Driver::get(platform);
   if (!driver) return fault(std::move(driver).error());
   auto found = (*driver)->cover(given.address, given.size);
   if (!found) return fault(std::move(found).error());
@@ -43,7 +49,8 @@ Outcome<DeviceMemory> device_memory(const DeviceBuffer& given) {
                                                   std::to_string(given.device));
   }
   const MutableBytes window(reinterpret_cast<std::byte*>(static_cast<uintptr_t>(given.address)), given.size);
-  return DeviceMemory{.device = device,
+  return DeviceMemory{.platform = platform,
+                      .device = device,
                       .window = window,
                       .allocations = std::move(*found),
                       .read_only = given.read_only,
@@ -51,7 +58,7 @@ Outcome<DeviceMemory> device_memory(const DeviceBuffer& given) {
 }
 
 Outcome<> device_memory_is_there(const DeviceMemory& memory, uint64_t address, size_t size) {
-  auto driver = Driver::get();
+  auto driver = Driver::get(memory.platform);
   if (!driver) return fault(std::move(driver).error());
   auto found = (*driver)->cover(address, size);
   if (!found && found.error().kind != Fault::Kind::refused) return fault(std::move(found).error());
@@ -63,7 +70,8 @@ Outcome<> device_memory_is_there(const DeviceMemory& memory, uint64_t address, s
   return fault(ErrorCode::invalid_argument, "device memory: it was freed after it was registered");
 }
 
-Outcome<std::unique_ptr<DeviceLane>> DeviceLanes::take(int device, const std::shared_ptr<NativeSession>& session) {
+Outcome<std::unique_ptr<DeviceLane>> DeviceLanes::take(const DeviceMemory& memory,
+                                                       const std::shared_ptr<NativeSession>& session) {
   std::vector<std::unique_ptr<DeviceLane>> old;  // of a session that has ended: freed outside the lock
   std::lock_guard lock(mutex_);
   if (given_up_ >= given_up_max) {
@@ -72,7 +80,7 @@ Outcome<std::unique_ptr<DeviceLane>> DeviceLanes::take(int device, const std::sh
   for (auto it = spare_.begin(); it != spare_.end();) {
     auto lane = std::move(*it);
     const bool ours = lane->session.lock() == session;
-    if (ours && lane->queue->device() != device) {
+    if (ours && !lane->queue->is_of(memory.platform, memory.device)) {
       *it++ = std::move(lane);
       continue;
     }

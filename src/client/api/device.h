@@ -23,11 +23,11 @@ class DeviceExport {
  public:
   ~DeviceExport();
   // Null: the driver shares no such memory, and why() says why not.
-  const NativeDevice* find(const std::vector<memory::cuda::Allocation>& allocations);
+  const NativeDevice* find(memory::cuda::Platform platform, const std::vector<memory::cuda::Allocation>& allocations);
   const std::string& why() const { return why_; }
 
  private:
-  void ask(const std::vector<memory::cuda::Allocation>& allocations);
+  void ask(memory::cuda::Platform platform, const std::vector<memory::cuda::Allocation>& allocations);
 
   const uint64_t forks_ = client::forks();
   std::mutex mutex_;
@@ -42,8 +42,8 @@ class DevicePeer {
   ~DevicePeer();
   // Null: the driver exports no such memory, or a link has refused it a short while ago; `why` says so. `window`:
   // addresses of the device.
-  const NativeMemory* find(const std::vector<memory::cuda::Allocation>& allocations, MutableBytes window,
-                           std::string& why);
+  const NativeMemory* find(memory::cuda::Platform platform, const std::vector<memory::cuda::Allocation>& allocations,
+                           MutableBytes window, std::string& why);
 
  private:
   const uint64_t forks_ = client::forks();
@@ -61,6 +61,7 @@ struct DeviceWay {
 
 // A registered window in a device's memory.
 struct DeviceMemory {
+  memory::cuda::Platform platform = memory::cuda::Platform::cuda;
   int device = 0;
   MutableBytes window = {};                                // addresses of the device
   std::vector<memory::cuda::Allocation> allocations = {};  // in order
@@ -96,9 +97,9 @@ DevicePath device_path(const DeviceLane& lane, const Transfer& transfer);
 // Lanes that are not in use, by device. Thread-safe.
 class DeviceLanes {
  public:
-  // A lane for that device whose ring belongs to `session` (which may be null); null: none is there. local_error: too
-  // many were given up.
-  Outcome<std::unique_ptr<DeviceLane>> take(int device, const std::shared_ptr<NativeSession>& session);
+  // A lane for the memory's device whose ring belongs to `session` (which may be null); null: none is there.
+  // local_error: too many were given up.
+  Outcome<std::unique_ptr<DeviceLane>> take(const DeviceMemory& memory, const std::shared_ptr<NativeSession>& session);
   void give_back(std::unique_ptr<DeviceLane> lane);
   // Never frees it.
   void give_up(std::unique_ptr<DeviceLane> lane);

@@ -101,8 +101,8 @@ memory::cuda::Outcome<std::shared_ptr<NativeDevice>> by_pieces(const Driver& dri
 
 }  // namespace
 
-void DeviceExport::ask(const std::vector<Allocation>& allocations) {
-  const auto driver = Driver::get();
+void DeviceExport::ask(memory::cuda::Platform platform, const std::vector<Allocation>& allocations) {
+  const auto driver = Driver::get(platform);
   if (!driver) {
     why_ = driver.error().text;
     return;
@@ -120,9 +120,9 @@ void DeviceExport::ask(const std::vector<Allocation>& allocations) {
   }
 }
 
-const NativeDevice* DeviceExport::find(const std::vector<Allocation>& allocations) {
+const NativeDevice* DeviceExport::find(memory::cuda::Platform platform, const std::vector<Allocation>& allocations) {
   const std::lock_guard lock(mutex_);
-  if (!std::exchange(asked_, true)) ask(allocations);
+  if (!std::exchange(asked_, true)) ask(platform, allocations);
   return device_.get();
 }
 
@@ -137,8 +137,8 @@ const client::NativeDevice* Client::Impl::direct_memory(const Buffer& window, st
   const DeviceMemory& memory = *window.memory_->device;
   if (!session_ || !session_->open()) return nullptr;
   const auto session = session_->session();
-  if (!session || !(*session)->shares_devices()) return nullptr;
-  const client::NativeDevice* const found = memory.exported->find(memory.allocations);
+  if (!session || !(*session)->shares_devices(memory.platform)) return nullptr;
+  const client::NativeDevice* const found = memory.exported->find(memory.platform, memory.allocations);
   if (found == nullptr) {
     reason = "direct: " + memory.exported->why();
   } else if (!found->is_there(window.bytes())) {
@@ -152,7 +152,7 @@ const client::NativeMemory* Client::Impl::peer_memory(const Buffer& window, bool
   if (!reaches) return nullptr;
   const DeviceMemory& memory = *window.memory_->device;
   std::string why;
-  const client::NativeMemory* const found = memory.peer->find(memory.allocations, memory.window, why);
+  const client::NativeMemory* const found = memory.peer->find(memory.platform, memory.allocations, memory.window, why);
   if (found == nullptr) {
     reason = "peer: " + why;
   } else if (!found->peer()->memory().is_there(reinterpret_cast<uintptr_t>(window.data()), window.size())) {

@@ -155,9 +155,9 @@ Outcome<std::unique_ptr<DeviceLane>> Client::Impl::device_lane(const Buffer& win
   OUT_TRY(client::device_memory_is_there(memory, reinterpret_cast<uintptr_t>(window.data()), window.size()));
   std::shared_ptr<client::NativeSession> session;
   if (session_ && session_->open()) session = session_->session().value_or(nullptr);
-  OUT_ASSIGN(auto lane, lanes_->take(memory.device, session));
+  OUT_ASSIGN(auto lane, lanes_->take(memory, session));
   if (lane) return lane;
-  auto queue = memory::cuda::Queue::open(memory.device);
+  auto queue = memory::cuda::Queue::open(memory.device, memory.platform);
   if (!queue) return fault(std::move(queue).error());
   lane = std::make_unique<DeviceLane>();
   OUT_ASSIGN(lane->ring, allocate(2 * DeviceLane::half));

@@ -201,7 +201,7 @@ Outcome<Transfer> Client::Impl::device_many(Many what, std::span<const BatchItem
     if (!window.on_device()) continue;
     const client::DeviceMemory& device = *window.memory_->device;
     if (reads && device.read_only) return fault(ErrorCode::invalid_argument, "device memory: it is read-only");
-    if (lane && lane->queue->device() != device.device) {
+    if (lane && !lane->queue->is_of(device.platform, device.device)) {
       return fault(ErrorCode::invalid_argument, "a batch has windows of one device");
     }
     OUT_ASSIGN(auto one, device_lane(window));

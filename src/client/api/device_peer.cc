@@ -17,12 +17,13 @@ class PeerNativeMemory final : public NativeMemory {
 
 }  // namespace
 
-const NativeMemory* DevicePeer::find(const std::vector<memory::cuda::Allocation>& allocations, MutableBytes window,
+const NativeMemory* DevicePeer::find(memory::cuda::Platform platform,
+                                     const std::vector<memory::cuda::Allocation>& allocations, MutableBytes window,
                                      std::string& why) {
   using memory::cuda::Driver;
   const std::lock_guard lock(mutex_);
   if (!std::exchange(asked_, true)) {
-    const auto driver = Driver::get();
+    const auto driver = Driver::get(platform);
     auto made = driver ? memory::cuda::PeerMemory::of(**driver, allocations, reinterpret_cast<uintptr_t>(window.data()),
                                                       window.size())
                        : std::unexpected(driver.error());

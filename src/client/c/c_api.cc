@@ -73,7 +73,14 @@ Outcome<> finish_put(Outcome<verbena::PutReply> put, const PutRequest& request, 
 }
 
 std::unexpected<verbena::ClientError> no_such_memory(int kind) {
-  return fault(ErrorCode::unsupported, "memory of kind " + std::to_string(kind) + ": host and cuda are served");
+  return fault(ErrorCode::unsupported, "memory of kind " + std::to_string(kind) + ": host, cuda and rocm are served");
+}
+
+// Empty: it is no memory of a device.
+std::optional<verbena::DeviceKind> device_kind(int kind) {
+  if (kind == VERBENA_MEMORY_CUDA) return verbena::DeviceKind::cuda;
+  if (kind == VERBENA_MEMORY_ROCM) return verbena::DeviceKind::rocm;
+  return std::nullopt;
 }
 
 Outcome<> pair_at(const std::vector<verbena_pair>& pairs, size_t index, verbena_pair* pair) {
@@ -155,9 +162,11 @@ int verbena_buffer_register(verbena_client* client, const verbena_memory* memory
   return guarded([&]() -> Outcome<> {
     OUT_TRY(all_there(client, memory, buffer));
     OUT_ASSIGN(const verbena_memory given, known(memory));
-    if (given.kind == VERBENA_MEMORY_CUDA) {
-      const verbena::DeviceBuffer device{
-          .address = reinterpret_cast<uintptr_t>(given.address), .size = given.size, .device = given.device};
+    if (const auto kind = device_kind(given.kind)) {
+      const verbena::DeviceBuffer device{.kind = *kind,
+                                         .address = reinterpret_cast<uintptr_t>(given.address),
+                                         .size = given.size,
+                                         .device = given.device};
       OUT_ASSIGN(auto made, client->client.register_memory(device));
       *buffer = new verbena_buffer{std::move(made)};
       return {};
@@ -173,8 +182,10 @@ int verbena_register_device(verbena_client* client, const verbena_device_memory*
   return guarded([&]() -> Outcome<> {
     OUT_TRY(all_there(client, memory, buffer));
     OUT_ASSIGN(const verbena_device_memory given, known(memory));
-    if (given.kind != VERBENA_MEMORY_CUDA) return no_such_memory(given.kind);
-    verbena::DeviceBuffer device{.address = given.address, .size = given.size, .read_only = given.read_only != 0};
+    const auto kind = device_kind(given.kind);
+    if (!kind) return no_such_memory(given.kind);
+    verbena::DeviceBuffer device{
+        .kind = *kind, .address = given.address, .size = given.size, .read_only = given.read_only != 0};
     if (given.any_device == 0) device.device = given.device;
     if (given.has_stream != 0) device.stream = given.stream;
     OUT_ASSIGN(auto made, client->client.register_memory(device));

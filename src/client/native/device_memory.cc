@@ -60,6 +60,7 @@ Result<NativeDevice::Files> NativeDevice::files() const {
 
 Result<wire::Device> NativeDevice::described(fabric::Link& link, const Files& files) const {
   wire::Device request{.device = exported_.device, .size = exported_.size, .handle = exported_.handle};
+  if (exported_.platform == memory::cuda::Platform::rocm) request.kind = wire::device_by_hip_handle;
   if (pieces_.empty()) return request;
   auto* const devices = dynamic_cast<fabric::DeviceLink*>(&link);
   if (devices == nullptr) return fail(Errc::unsupported, "native: the link takes no descriptors");
@@ -88,7 +89,8 @@ NativeDevice::~NativeDevice() {
 }
 
 Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& stream, Deadline deadline) const {
-  if (!streams.shares_devices()) return fail(Errc::unsupported, "native: the server lets no device copy");
+  if (!streams.shares_devices(exported_.platform))
+    return fail(Errc::unsupported, "native: the server lets no device copy");
   const std::lock_guard lock(mutex_);  // threads that share it at the same time share it once
   std::erase_if(shares_, [](const Share& share) { return share.streams.expired(); });
   const auto known = std::ranges::find(shares_, &stream, &Share::stream);

@@ -143,8 +143,10 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
   const auto traces = json.find("trace_context");
   answer.terms.trace_context = traces != json.end() && traces->is_boolean() && traces->get<bool>();
   if (const auto kinds = json.find("device_memory"); kinds != json.end() && kinds->is_array()) {
-    answer.terms.device_memory = std::ranges::find(*kinds, "cuda") != kinds->end();
-    answer.terms.device_descriptors = std::ranges::find(*kinds, "cuda-descriptors") != kinds->end();
+    const auto has = [&](const char* kind) { return std::ranges::find(*kinds, kind) != kinds->end(); };
+    answer.terms.cuda_memory = has("cuda");
+    answer.terms.device_descriptors = has("cuda-descriptors");
+    answer.terms.rocm_memory = has("rocm");
   }
   const auto list = json.find("endpoints");
   if (list == json.end() || !list->is_array() || list->size() > endpoints_max) return std::unexpected(bad);

@@ -21,8 +21,9 @@ struct SessionTerms {
   uint32_t cores = 0;
   std::chrono::seconds idle_timeout{0};
   bool trace_context = false;       // messages may carry a trace context
-  bool device_memory = false;       // CUDA devices copy for the server
+  bool cuda_memory = false;         // CUDA devices copy for the server
   bool device_descriptors = false;  // also in memory that is shared by descriptors
+  bool rocm_memory = false;         // AMD's devices do
   std::vector<NativeEndpoint> endpoints;
   std::string server_ip;
 };

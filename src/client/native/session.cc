@@ -422,9 +422,9 @@ bool NativeSession::reaches_devices() const {
   return state_->current != nullptr && state_->current->any().reaches_devices();
 }
 
-bool NativeSession::shares_devices() const {
+bool NativeSession::shares_devices(memory::cuda::Platform of) const {
   std::lock_guard lock(state_->mutex);
-  return state_->current != nullptr && state_->current->shares_devices();
+  return state_->current != nullptr && state_->current->shares_devices(of);
 }
 
 }  // namespace verbena::client

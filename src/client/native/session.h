@@ -27,6 +27,10 @@
 #include "fabric/fabric.h"
 #include "native/wire/bodies.h"
 
+namespace verbena::memory::cuda {
+enum class Platform : uint8_t;
+}
+
 namespace verbena::client {
 
 // One of the server's endpoints, as the session's answer lists it.
@@ -191,8 +195,9 @@ class NativeSession {
 
   std::string provider() const;  // the provider in use now
   std::chrono::milliseconds request_timeout() const;
-  uint32_t credits() const;      // requests in flight per core of the server
-  bool shares_devices() const;   // GPUs copy for the server, which is on this host
+  uint32_t credits() const;  // requests in flight per core of the server
+  // GPUs of that driver copy for the server, which is on this host.
+  bool shares_devices(memory::cuda::Platform of) const;
   bool reaches_devices() const;  // its links are of an RDMA device that may reach GPUs' memory
 
  private:

@@ -16,6 +16,7 @@ enum DeviceKind : uint8_t {
   device_by_handle = 1,  // a CUDA allocation by its IPC handle
   // Pieces of CUDA's physical memory, side by side, by descriptors that the client has handed over on the socket.
   device_by_pieces = 2,
+  device_by_hip_handle = 3,  // a HIP allocation (AMD) by its IPC handle
 };
 
 struct Device {

@@ -27,6 +27,18 @@ TEST(WireDevice, IsReadAsItWasWritten) {
   }
 }
 
+TEST(WireDevice, HipsHandleIsOfAKindOfItsOwn) {
+  Device sent{.kind = device_by_hip_handle, .size = 7};
+  sent.handle.fill(std::byte{3});
+  std::array<std::byte, 89> buffer;
+  Writer out(buffer);
+  ASSERT_TRUE(encode(out, sent));
+  const auto read = decode_device(buffer);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->kind, 3);
+  EXPECT_EQ(read->handle, sent.handle);
+}
+
 TEST(WireDevice, PiecesAddUpToTheSize) {
   Device sent{
       .kind = device_by_pieces, .size = 6'000'000, .handed_over = 77, .pieces = {1'000'000, 2'000'000, 3'000'000}};

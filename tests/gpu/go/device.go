@@ -15,7 +15,7 @@ static void peek(void* into, uint64_t from, size_t size) { ((void (*)(void*, uin
 static void poke(uint64_t to, const void* from, size_t size) { ((void (*)(uint64_t, const void*, size_t))dlsym(library, "double_poke"))(to, from, size); }
 static uint64_t stream(int device) { return ((uint64_t (*)(int))dlsym(library, "double_stream"))(device); }
 static void fill(uint64_t s, uint64_t to, int v, size_t n) { ((void (*)(uint64_t, uint64_t, int, size_t))dlsym(library, "double_fill"))(s, to, v, n); }
-static int initialize(void) { return ((int (*)(unsigned))dlsym(library, "cuInit"))(0); }
+static int initialize(const char* name) { return ((int (*)(unsigned))dlsym(library, name))(0); }
 */
 import "C"
 
@@ -33,7 +33,10 @@ import (
 	"verbena/rdma"
 )
 
-var ctx = context.Background()
+var (
+	ctx  = context.Background()
+	kind rdma.DeviceKind // of the driver whose double is there; CUDA needs not be named
+)
 
 func peek(address uint64, size int) []byte {
 	data := make([]byte, size)
@@ -60,7 +63,7 @@ func bothWays(via, path string) {
 		data := make([]byte, size)
 		rand.Read(data)
 		poke(address, data)
-		buffer, err := client.RegisterDevice(rdma.DeviceMemory{Address: address, Size: uint64(size), Device: 1})
+		buffer, err := client.RegisterDevice(rdma.DeviceMemory{Kind: kind, Address: address, Size: uint64(size), Device: 1})
 		expect(err == nil && buffer.Bytes() == nil, err)
 		put, err := buffer.Put(ctx, "go-device", via, size, nil)
 		expect(err == nil && put.DevicePath == path, err, put)
@@ -80,7 +83,7 @@ func bothWays(via, path string) {
 
 func inOrderOfAStream(client *rdma.Client) {
 	address, stream := uint64(C.allocate(0, 1000)), uint64(C.stream(0))
-	buffer, err := client.RegisterDevice(rdma.DeviceMemory{Address: address, Size: 1000, Device: rdma.AnyDevice, Stream: &stream})
+	buffer, err := client.RegisterDevice(rdma.DeviceMemory{Kind: kind, Address: address, Size: 1000, Device: rdma.AnyDevice, Stream: &stream})
 	expect(err == nil, err)
 	defer buffer.Free()
 	C.fill(C.uint64_t(stream), C.uint64_t(address), 0x41, 1000)
@@ -96,10 +99,13 @@ func refused(client *rdma.Client) {
 		"another device": {Address: address, Size: 1000, Device: 1}, "no device": {Address: address, Size: 1000, Device: 99},
 		"negative": {Address: address, Size: 1000, Device: -2}, "beyond": {Address: address, Size: 1 << 30, Device: 0}, "huge": {Address: address, Size: 1 << 63},
 		"host memory": {Address: uint64(uintptr(unsafe.Pointer(&host[0]))), Size: 1000}, "managed": {Address: uint64(C.managed(1000)), Size: 1000}} {
+		memory.Kind = kind
 		_, err := client.RegisterDevice(memory)
 		expect(errors.Is(err, rdma.InvalidArgument), name, err)
 	}
-	readOnly, err := client.RegisterDevice(rdma.DeviceMemory{Address: address, Size: 1000, ReadOnly: true})
+	_, err := client.RegisterDevice(rdma.DeviceMemory{Kind: 3, Address: address, Size: 1000})
+	expect(errors.Is(err, rdma.Unsupported), err)
+	readOnly, err := client.RegisterDevice(rdma.DeviceMemory{Kind: kind, Address: address, Size: 1000, ReadOnly: true})
 	expect(err == nil, err)
 	_, err = readOnly.Put(ctx, "go-device", "read-only", 1000, nil)
 	expect(err == nil, err)
@@ -123,7 +129,11 @@ func connect(via string) *rdma.Client {
 }
 
 func main() {
-	expect(C.load(C.CString(os.Getenv("TEST_VERBENA_CUDA_DRIVER"))) != 0 && C.initialize() == 0)
+	driver, initialize := os.Getenv("TEST_VERBENA_CUDA_DRIVER"), "cuInit"
+	if hip := os.Getenv("TEST_VERBENA_HIP_DRIVER"); hip != "" {
+		driver, initialize, kind = hip, "hipInit", rdma.ROCm
+	}
+	expect(C.load(C.CString(driver)) != 0 && C.initialize(C.CString(initialize)) == 0)
 	client := connect("auto")
 	defer client.Close()
 	expect(client.MakeBucket(ctx, "go-device", false) == nil)
