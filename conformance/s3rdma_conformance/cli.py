@@ -15,8 +15,9 @@ from .wire import Credentials
 
 
 class Result:
-    def __init__(self, one, outcome, message, seconds):
+    def __init__(self, one, outcome, message, seconds, judged=True):
         self.case, self.outcome, self.message, self.seconds = one, outcome, message, seconds
+        self.judged = judged  # False: the case ended by an error of its own
 
 
 def selected(dialect, only=None):
@@ -28,12 +29,15 @@ def selected(dialect, only=None):
     unknown = {number for number in numbers if number not in CASES} if only and "-" not in only else set()
     if unknown:
         raise FabricError(f"no case {', '.join(map(str, sorted(unknown)))}: see --list")
-    return [one for number, one in sorted(CASES.items())
+    found = [one for number, one in sorted(CASES.items())
             if (not numbers or number in numbers) and (dialect in one.dialects if one.dialects else dialects.by_name(dialect).holds(number))]
+    if not found:
+        raise FabricError(f"{dialect} has no case of {only}: see --list --dialect {dialect}")
+    return found
 
 
 def run_case(target, one):
-    begun, outcome, message = time.monotonic(), "pass", ""
+    begun, outcome, message, judged = time.monotonic(), "pass", "", True
     try:
         one.run(target)
     except Failed as error:
@@ -42,11 +46,11 @@ def run_case(target, one):
         outcome, message = "skip", str(error)
     except Exception as error:  # noqa: BLE001: a case that ends in any other way has failed, too
         where = traceback.extract_tb(error.__traceback__)[-1]
-        outcome, message = "FAIL", f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})"
+        outcome, judged, message = "FAIL", False, f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})"
         target.forget_connection()
     finally:
         target.end_case()
-    return Result(one, outcome, message, time.monotonic() - begun)
+    return Result(one, outcome, message, time.monotonic() - begun, judged)
 
 
 def row(result):
@@ -125,4 +129,7 @@ def main(arguments=None):
         write_junit(options.junit, options.dialect, results)
     counts = [sum(one.outcome == outcome for one in results) for outcome in ("pass", "FAIL", "skip")]
     print(f"{len(results)} cases: {counts[0]} pass, {counts[1]} fail, {counts[2]} skipped")
+    if not counts[0] and not counts[1]:
+        print("s3rdma-conformance: nothing was judged", file=sys.stderr)
+        return 2
     return 1 if counts[1] else 0

@@ -103,16 +103,31 @@ class Arguments(PythonCase):
         with self.assertRaises((BufferError, ValueError)):
             self.client.get_into("bucket", "k", array)
 
+    def test_an_awaited_call_does_not_fill_what_may_only_be_read(self):
+        async def main():
+            async with verbena.AsyncClient(client=self.connect()) as client:
+                await client.put("bucket", "k", b"x" * 8)
+                constant = bytes(8)
+                with self.assertRaises(BufferError):
+                    await client.get_into("bucket", "k", constant)
+                self.assertEqual(constant, bytes(8))
+            with self.assertRaises(verbena.errors.Closed):
+                await client.get("bucket", "k")
+        asyncio.run(main())
+
     def test_a_reader_that_fails(self):
-        def broken(size):
-            raise RuntimeError("broken")
-        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-        try:
-            for read in (broken, lambda size: b"x" * (size + 1), lambda size: 5):
-                with self.assertRaises(verbena.errors.LocalError):
-                    self.client.put_stream("bucket", "never", read)
-        finally:
-            sys.unraisablehook = hook
+        def raising(error):
+            def read(size):
+                raise error
+            return read
+        for error in (RuntimeError("broken"), KeyboardInterrupt()):
+            with self.assertRaises(type(error)) as raised:
+                self.client.put_stream("bucket", "never", raising(error))
+            self.assertIs(raised.exception, error)
+        with self.assertRaises(TypeError):
+            self.client.put_stream("bucket", "never", lambda size: 5)
+        with self.assertRaises(verbena.errors.LocalError):
+            self.client.put_stream("bucket", "never", lambda size: b"x" * (size + 1))
         self.assertFalse(self.client.exists("bucket", "never"))
 
 

@@ -36,8 +36,9 @@ void end_use(Client* client, verbena_client* used) {
 // Sizes are rounded up, by at most an eighth, so that pooled memory fits more requests.
 size_t pool_class(size_t size) {
   if (size <= 4096) return 4096;
+  if (size > SIZE_MAX / 2) return size;  // which nothing can allocate
   size_t step = 4096;
-  while (step * 16 < size) step *= 2;
+  while (step < size / 16) step *= 2;
   return (size + step - 1) / step * step;
 }
 
@@ -346,15 +347,25 @@ static PyObject* client_put(PyObject* self, PyObject* const* values, Py_ssize_t 
   return (PyObject*)reply;
 }
 
+// A caller's reader, and what it has raised.
+typedef struct {
+  PyObject* read;
+  PyObject *type, *value, *traceback;
+} Reader;
+
 static int64_t read_from(void* context, void* into, size_t size) {
+  Reader* reader = context;
   PyGILState_STATE state = PyGILState_Ensure();
   int64_t filled = 0;
   while ((size_t)filled < size) {
-    PyObject* piece = PyObject_CallFunction((PyObject*)context, "n", (Py_ssize_t)(size - (size_t)filled));
+    PyObject* piece = PyObject_CallFunction(reader->read, "n", (Py_ssize_t)(size - (size_t)filled));
     Py_buffer view;
     if (piece == NULL || PyObject_GetBuffer(piece, &view, PyBUF_SIMPLE) < 0) {
       Py_XDECREF(piece);
-      PyErr_WriteUnraisable((PyObject*)context);
+      Py_XDECREF(reader->type);
+      Py_XDECREF(reader->value);
+      Py_XDECREF(reader->traceback);
+      PyErr_Fetch(&reader->type, &reader->value, &reader->traceback);
       filled = -1;
       break;
     }
@@ -386,14 +397,18 @@ static PyObject* client_put_stream(PyObject* self, PyObject* const* values, Py_s
   verbena_client* used = parse_put(&request, values, nargs, names) ? begin_use(client) : NULL;
   if (used != NULL && (reply = new_reply()) != NULL) {
     int code = 0;
+    Reader reader = {.read = values[2]};
     request.put.cancellation = client->cancellation;
     Py_BEGIN_ALLOW_THREADS
-    code = verbena_put_stream(used, bucket, key, read_from, values[2], &request.put, &reply->object, &reply->transfer);
+    code = verbena_put_stream(used, bucket, key, read_from, &reader, &request.put, &reply->object, &reply->transfer);
     Py_END_ALLOW_THREADS
     reply->bytes = reply->transfer.bytes;
     reply->info = request.info;
     request.info = NULL;
-    if (code != VERBENA_OK) {
+    if (reader.type != NULL) {
+      PyErr_Restore(reader.type, reader.value, reader.traceback);
+      Py_CLEAR(reply);
+    } else if (code != VERBENA_OK) {
       raise_last(code);
       Py_CLEAR(reply);
     }

@@ -95,13 +95,19 @@ static bool open_dlpack(Memory* memory, PyObject* object) {
   return true;  // the capsule's own destructor frees the tensor, since it was not renamed
 }
 
+bool may_be_filled(const Buffer* buffer) {
+  if (!buffer->device_read_only && !(buffer->registered && buffer->device == NULL && buffer->view.readonly)) return true;
+  PyErr_SetString(PyExc_BufferError, "the registered memory is read-only");
+  return false;
+}
+
 bool open_device_buffer(Memory* memory, Buffer* buffer, bool writable) {
   memset(memory, 0, sizeof *memory);
-  if (buffer->buffer == NULL || (writable && buffer->device_read_only)) {
-    PyErr_SetString(buffer->buffer == NULL ? PyExc_ValueError : PyExc_BufferError,
-                    buffer->buffer == NULL ? "the buffer was released" : "the registered memory is read-only");
+  if (buffer->buffer == NULL) {
+    PyErr_SetString(PyExc_ValueError, "the buffer was released");
     return false;
   }
+  if (writable && !may_be_filled(buffer)) return false;
   Py_INCREF((PyObject*)buffer);
   ++buffer->exports;
   memory->buffer = buffer;
@@ -121,10 +127,7 @@ bool open_memory(Memory* memory, PyObject* object, bool writable) {
       PyErr_SetString(PyExc_ValueError, "the buffer was released");
       return false;
     }
-    if (writable && buffer->registered && buffer->view.readonly) {
-      PyErr_SetString(PyExc_BufferError, "the registered memory is read-only");
-      return false;
-    }
+    if (writable && !may_be_filled(buffer)) return false;
     Py_INCREF((PyObject*)buffer);
     ++buffer->exports;
     memory->buffer = buffer;

@@ -121,6 +121,7 @@ typedef struct {
   verbena_buffer* own_window;  // made for this call
 } Memory;
 bool open_memory(Memory* memory, PyObject* object, bool writable);
+bool may_be_filled(const Buffer* buffer);  // false with BufferError: it is of memory that may only be read
 void close_memory(Memory* memory);
 // Of a Buffer in a device's memory.
 bool open_device_buffer(Memory* memory, Buffer* buffer, bool writable);

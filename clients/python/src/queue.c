@@ -57,6 +57,7 @@ static PyObject* queue_start(PyObject* self, PyObject* const* values, Py_ssize_t
     PyErr_SetString(PyExc_TypeError, "memory must be a Buffer that is not released");
     return NULL;
   }
+  if (kind == start_get && !may_be_filled((Buffer*)values[5])) return NULL;
   Request request;
   const bool parsed = kind == start_put      ? parse_put(&request, values, nargs, names)
                       : kind == start_append ? parse_append(&request, values, nargs, names)
@@ -160,6 +161,7 @@ static PyObject* queue_take(PyObject* self, PyObject* arguments) {
     Py_BEGIN_ALLOW_THREADS
     code = verbena_queue_next(queue->queue, timeout_ms, &done);
     Py_END_ALLOW_THREADS
+    if (code != VERBENA_OK && PyList_GET_SIZE(all) != 0) break;  // what was taken is not lost: the next call says it
     if (code != VERBENA_OK) {
       Py_DECREF(all);
       return raise_last(code);

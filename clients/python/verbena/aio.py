@@ -7,7 +7,7 @@ import asyncio
 
 from . import _native
 from ._client import Client, ListedObject, connect
-from .errors import BufferTooSmall
+from .errors import BufferTooSmall, Closed
 
 _GET, _PUT, _HEAD, _DELETE, _LIST, _APPEND = range(6)
 
@@ -19,6 +19,7 @@ class AsyncClient:
         self.client = client if client is not None else connect(endpoint, **options)
         self._queue = _native.Queue()
         self._loop = None
+        self._closed = False
         self._operations = set()  # in progress
 
     async def __aenter__(self):
@@ -29,6 +30,7 @@ class AsyncClient:
 
     async def close(self):
         """Calls in progress end with Cancelled."""
+        self._closed = True
         self.client.close()
         for operation in list(self._operations):
             operation.cancel()
@@ -50,6 +52,8 @@ class AsyncClient:
 
     async def _call(self, kind, bucket, key, memory=None, **options):
         loop = asyncio.get_running_loop()
+        if self._closed:
+            raise Closed("the client is closed")
         if self._loop is None:
             self._loop = loop
             loop.add_reader(self._queue.fileno(), self._drain)
@@ -64,7 +68,11 @@ class AsyncClient:
         except asyncio.CancelledError:
             # The memory may be reused once the call has ended.
             operation.cancel()
-            await asyncio.wait([future])
+            while not future.done():
+                try:
+                    await asyncio.wait([future])
+                except asyncio.CancelledError:  # once more: the transfer may still write there
+                    pass
             if not future.cancelled():
                 future.exception()
             raise

@@ -27,6 +27,7 @@ _PART = _PASSED | _SUMMED
 _REST_S = 10  # pause before tokens are tried again
 _UNSIGNED = {"authorization", "content-length", "amz-sdk-invocation-id", "amz-sdk-request"}  # or added after signing
 _LATER = "verbena-later"  # placeholder of a Content-MD5
+_RANGE_DIGITS_MAX = 18  # of a position in an object
 _HELD_MAX = 1 << 30  # larger bodies are left to botocore, which need not hold them in memory
 _CHECKSUMS = ("CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256", "SHA512", "MD5", "XXHASH64", "XXHASH3", "XXHASH128")
 
@@ -163,7 +164,7 @@ class Acceleration:
         asked = headers.get("range")
         if asked is not None:
             match = RANGE.match(asked)
-            if match is None or (match[2] and int(match[2]) < int(match[1])):
+            if match is None or max(map(len, match.groups(""))) > _RANGE_DIGITS_MAX or (match[2] and int(match[2]) < int(match[1])):
                 return self._decline("GetObject with another kind of range")
             first = int(match[1])
             options["range"] = (first, int(match[2]) - first + 1 if match[2] else 0)

@@ -1,7 +1,7 @@
 """340-359: cuObject's protocol over reliable connections, its connections and tokens."""
 import time
 
-from ..case import FIELD, SAFETY, SHIM, case, check, expect_body, expect_moved, expect_untouched
+from ..case import FIELD, SAFETY, SHIM, Skipped, case, check, expect_body, expect_moved, expect_untouched
 from ..dialects.rc import describe
 from ..wire import random_bytes
 
@@ -42,8 +42,9 @@ def disconnected(target):
     expect_moved(target, target.get(window, "object"), window, data)
     reply = target.dialect.disconnect(target, window.session)
     check(reply.status in (200, 204), f"204 expected: {reply}")
-    reply = target.get(window, "object")
-    expect_body(target, reply, None, data)
+    later = random_bytes(len(data))
+    target.store("object", later)
+    expect_body(target, target.get(window, "object"), None, later)
     check(window.bytes() == data, "the window has changed")
 
 
@@ -101,6 +102,8 @@ def bounded(target):
     for window in windows:
         window.close()
     target.serves()
+    if reply.status == 200:
+        raise Skipped("its bound is above 100 connections, if it has one")
 
 
 @case(349, "A GET into a place outside of the client's memory is declined, with the whole object in the body.", SAFETY, OWN)

@@ -42,6 +42,8 @@ def main():
     credentials = Credentials(options.access_key, options.secret_key)
     cases = {one.number: one for one in selected(options.dialect)}
     faults = [one for one in FAULTS.values() if one.dialect == options.dialect and options.only in (None, one.name)]
+    if not faults:
+        parser.error(f"{options.dialect} has no fault {options.only}")
     wrong = 0
     wanted = sorted({number for fault in faults for number in fault.cases})
     for result in outcomes(options, credentials, None, [cases[number] for number in wanted]):
@@ -50,8 +52,8 @@ def main():
             print(f"without a fault: case {result.case.number}: {result.outcome}: {result.message}")
     for fault in faults:
         results = outcomes(options, credentials, fault, [cases[number] for number in fault.cases])
-        found = [str(result.case.number) for result in results if result.outcome == "FAIL"]
-        missed = [str(result.case.number) for result in results if result.outcome != "FAIL"]
+        found = [str(result.case.number) for result in results if result.outcome == "FAIL" and result.judged]
+        missed = [str(result.case.number) for result in results if result.outcome != "FAIL" or not result.judged]
         wrong += bool(missed)
         text = f"found by {', '.join(found) or 'none'}" + (f", MISSED by {', '.join(missed)}" if missed else "")
         print(f"{fault.name:<24} {text:<28} {fault.what}", flush=True)

@@ -18,6 +18,9 @@ namespace verbena::client {
 Outcome<net::HttpHeaders> put_headers(const PutOptions& options);
 net::HttpHeaders get_headers(const GetOptions& options);
 
+// A server that names a larger object is wrong: S3's have 50 TB at most. Callers allocate what a HEAD names.
+inline constexpr uint64_t size_believed_max = uint64_t{1} << 47;
+
 // Properties of the object in a reply to GET, HEAD or ranged GET. `key` is copied into it.
 ObjectInfo object_info(const net::HttpReply& reply, std::string_view key);
 

@@ -257,7 +257,9 @@ Outcome<ObjectInfo> S3Http::head(const std::string& bucket, const std::string& k
   request.query = version_query(options.version_id);
   request.stop = options.cancel;
   OUT_ASSIGN(const net::HttpReply reply, call(request));
-  return object_info(reply, key);
+  ObjectInfo info = object_info(reply, key);
+  if (info.size > size_believed_max) return fault(ErrorCode::malformed_reply, "the server names an impossible size");
+  return info;
 }
 
 Outcome<> S3Http::remove(const std::string& bucket, const std::string& key, const RemoveOptions& options) {
