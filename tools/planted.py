@@ -10,12 +10,14 @@ TABLE: a TOML file of [[fault]] rows, for example tests/simulator/planted.toml:
     text            the filter of the unit tests of the program `target`; `model`: over the simulator's model of RADOS
     command         a test that starts the server, which is in $VERBENA; {python} in it is the build's Python package
     real            optional: the name of a fault that was once in the program
+    endless         optional, true: the test has no end then, which is how the fault is found
 A row may have more than one of `seeds`, `text` and `command`: they are tried in the row's order until one finds the
 fault.
 
 Nothing of the repository or the build changes: what the edits change is compiled and linked in a temporary folder, by
 the commands of the build (default: build), which must be up to date with these sources, though it may be of another
-checkout of them. --sound first runs everything without a fault, which must pass. Prints a row of a table for each
+checkout of them. A seed that finds a fault is run without it, too, and must pass: else the fault was not found. --sound
+first runs everything without a fault, which must pass. Prints a row of a table for each
 fault; exit 0: every fault was caught."""
 import argparse
 import json
@@ -237,6 +239,19 @@ def change(fault, scratch):
         changed.write_text(text.replace(edit["old"], edit["new"]))
 
 
+def check_found(build, fault, finder, how):
+    """That it is the fault which was found, and no other failure of the same seed."""
+    if how == "no end" and not fault.get("endless"):
+        raise Failed(f"no end after {TIMEOUT_S} s, and the row does not say that this is how it is found")
+    seed = re.match(r"seed (\d+):", how)
+    if finder.target != "verbena_simulator" or not seed:
+        return
+    alone = Finder(finder.method, finder.target, ["--seeds", f"{seed[1]}..{seed[1]}", *finder.words[2:]], environment=finder.environment)
+    without, _ = alone.look(build.folder / place_of(finder.target))
+    if without:
+        raise Failed(f"the same seed fails without the fault: {without}")
+
+
 def plant(build, fault):
     """The method that found the fault, or None; how; after how many seconds."""
     tried_s = 0
@@ -246,6 +261,7 @@ def plant(build, fault):
         for finder in finders(build, fault):
             how, seconds = finder.look(build.program(finder.target, [edit["file"] for edit in fault["edit"]], scratch))
             if how:
+                check_found(build, fault, finder, how)
                 return finder.method, how, seconds
             tried_s += seconds
     return None, None, tried_s

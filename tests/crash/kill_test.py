@@ -5,8 +5,9 @@ Rounds: writers put, overwrite and delete objects of many sizes (multipart uploa
 killed at a random moment; after each restart every acknowledged state must be present and complete. Each object's bytes
 identify the write, so that a mixture of two writes is detected, too.
 
-After each kill the server's stored counts of each bucket must equal those of a recount (`verbena fsck`). In a `memory`
-bucket, which may lose its last moment, too: the counts must match the remaining objects.
+After each kill the server's stored counts of each bucket must equal those of a recount (`verbena fsck`). A `memory`
+bucket may lose its last moment: of each key it holds a body that was put there, none older than what was acknowledged
+two seconds before the kill, and its counts match the remaining objects.
 
 Meanwhile lifecycle rules run as fast as the server can, among them one that removes all but the two newest noncurrent
 versions of a bucket whose keys are overwritten all the time, and pages of versions are listed. The versions that the
@@ -34,6 +35,7 @@ PART = 5 * 1024 * 1024
 WRITERS = 4
 KEYS_PER_WRITER = 12
 ABSENT = None
+FAST_LOSES_S = 2  # of acknowledged writes, by far: it is 100 ms
 
 
 def content(key, serial, size):
@@ -46,12 +48,13 @@ def content(key, serial, size):
 
 
 class Writer(threading.Thread):
-    """Owns its keys. `certain[key]` is the acknowledged state; `maybe[key]` the write in flight at the kill."""
+    """Owns its keys. `states[key]` is the acknowledged state; `maybe` the write in flight at the kill; `fast[key]` what
+    was put into the `memory` bucket, in order: [when it was acknowledged, or None, serial, size]."""
 
-    def __init__(self, number, seed, states):
+    def __init__(self, number, seed, states, fast):
         super().__init__(daemon=True)
         self.random = random.Random(seed)
-        self.number, self.states = number, states
+        self.number, self.states, self.fast = number, states, fast
         self.maybe = None
         self.endpoint = None
         self.acknowledged = 0
@@ -73,7 +76,10 @@ class Writer(threading.Thread):
                 else:
                     reply = s3.put_object(Bucket=BUCKET, Key=key, Body=content(key, serial, size))
                     if kind > 0.7:
+                        put = [None, serial, size]
+                        self.fast.setdefault(key, []).append(put)
                         s3.put_object(Bucket=FAST, Key=key, Body=content(key, serial, size))
+                        put[0] = time.monotonic()
                 # botocore may take the end of a connection for a success (an old status line, no headers).
                 if "x-amz-request-id" not in reply["ResponseMetadata"]["HTTPHeaders"]:
                     raise RuntimeError("an answer that the server did not give")
@@ -163,11 +169,15 @@ def check_versions(s3, history, maybe, round_number):
             known.append(maybe[1])
         wanted = known[::-1][:1 + KEPT]
         assert there[:len(wanted)] == wanted, f"round {round_number}: {key} has {there}, acknowledged {known[-5:]}"
+    if listed:
+        one = listed[round_number % len(listed)]
+        body = s3.get_object(Bucket=VERSIONED, Key=one["Key"], VersionId=one["VersionId"])["Body"].read()
+        assert hashlib.md5(body).hexdigest() == one["ETag"].strip('"'), f"round {round_number}: the bytes of {one} are others"
 
 
-def read(s3, key):
+def read(s3, key, bucket=BUCKET):
     try:
-        return s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        return s3.get_object(Bucket=bucket, Key=key)["Body"].read()
     except s3.exceptions.NoSuchKey:
         return ABSENT
 
@@ -182,6 +192,18 @@ def check(s3, key, states, maybe, round_number):
             return state
     have = "nothing" if body is ABSENT else f"{len(body)} bytes"
     raise AssertionError(f"round {round_number}: {key} holds {have}; acknowledged {states.get(key)}, in flight {maybe}")
+
+
+def check_fast(s3, fast, killed, round_number):
+    """Of each key a body that was put there, and none older than what was acknowledged long before the kill."""
+    for key, puts in fast.items():
+        body = read(s3, key, FAST)
+        known = [at for at, (_, serial, size) in enumerate(puts) if body is not ABSENT and body == content(key, serial, size)]
+        assert known or body is ABSENT, f"round {round_number}: {FAST}/{key} holds {len(body)} bytes that were never put"
+        found = known[-1] if known else -1
+        kept = [at for at, put in enumerate(puts) if put[0] is not None and put[0] < killed - FAST_LOSES_S]
+        assert not kept or found >= kept[-1], f"round {round_number}: {FAST}/{key} has lost what was acknowledged long before"
+        fast[key] = [[0, *puts[found][1:]]] if found >= 0 else []
 
 
 def make_buckets(s3):
@@ -237,7 +259,7 @@ def main():
     options = parser.parse_args()
     print(f"seed {options.seed}")
     chance = random.Random(options.seed)
-    states, acknowledged, started = {}, 0, time.monotonic()
+    states, fast, acknowledged, started = {}, {}, 0, time.monotonic()
     history, pages = {}, 0
     passes = ("--set", "lifecycle_day=1", *(("--set", f"data.device={options.device}") if options.device else ()))
     with tempfile.TemporaryDirectory(prefix="verbena-crash-") as folder:
@@ -248,7 +270,7 @@ def main():
         make_rules(boto3_client(server.http))
         try:
             for round_number in range(1, options.rounds + 1):
-                writers = [Writer(n, chance.getrandbits(32), states) for n in range(WRITERS)]
+                writers = [Writer(n, chance.getrandbits(32), states, fast) for n in range(WRITERS)]
                 for writer in writers:
                     writer.endpoint = server.http
                     writer.start()
@@ -257,6 +279,7 @@ def main():
                 lister.start()
                 until_busy(writers, lister)
                 time.sleep(chance.uniform(0.05, 0.7))
+                killed = time.monotonic()
                 server.kill()
                 for thread in (versions, lister):
                     thread.join(60)
@@ -281,6 +304,7 @@ def main():
                           for o in page.get("Contents", [])}
                 alive = {key for key, state in states.items() if state is not ABSENT}
                 assert listed == alive, f"round {round_number}: listing differs: {listed ^ alive}"
+                check_fast(s3, fast, killed, round_number)
                 check_numbers(s3, states, round_number)
             status = server.stop()
             assert status == 0, f"exit status {status}"

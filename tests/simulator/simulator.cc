@@ -54,14 +54,22 @@ std::unique_ptr<Engine> make_engine(const Plan& plan) {
   return std::make_unique<LocalEngine>();
 }
 
-// Of the last world that ran, in whichever process.
-uint64_t& failed_after() {
-  static auto* const shared = static_cast<uint64_t*>(
-      mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+// What the last world that ran has told, in whichever process.
+struct Told {
+  uint64_t operations;
+  char failure[80];  // its text up to the first colon: two worlds that fail alike
+};
+Told& told() {
+  static auto* const shared =
+      static_cast<Told*>(mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   return *shared;
 }
 
-int run_seed(const Plan& plan) {
+// What is wrong with the server; other statuses are of the simulator: no memory, no end.
+constexpr int world_failed = 1;
+
+// `file`: what a failure is called there, besides its seed.
+int run_seed(const Plan& plan, const char* file = "") {
   begin_watchdog(plan.seed, plan.seconds_max);
   stay_on_one_processor();
   bound_memory();
@@ -80,23 +88,25 @@ int run_seed(const Plan& plan) {
   std::printf("seed %lu: trace %016lx, %lu operations, %lu crashes, %lu switches, %.2f s, %.0f operations/s\n",
               plan.seed, scheduler.trace(), world.operations(), world.crashes(), scheduler.switches(), seconds,
               static_cast<double>(world.operations()) / seconds);
-  failed_after() = world.operations();
+  told().operations = world.operations();
   if (!held) {
-    std::printf("seed %lu: FAILED: %s\n", plan.seed, world.failure().c_str());
-    std::ofstream("simulator-" + std::to_string(plan.seed) + ".txt") << plan.command() << "\n" << world.failure();
+    const std::string why = world.failure();
+    std::snprintf(told().failure, sizeof told().failure, "%s", why.substr(0, why.find(':')).c_str());
+    std::printf("seed %lu: FAILED: %s\n", plan.seed, why.c_str());
+    std::ofstream("simulator-" + std::to_string(plan.seed) + file + ".txt") << plan.command() << "\n" << why;
   }
   std::fflush(nullptr);
-  _exit(held ? 0 : 1);  // what the world's threads still hold ends with the process
+  _exit(held ? 0 : world_failed);  // what the world's threads still hold ends with the process
 }
 
 // In a process of its own. Its exit status.
-int run_apart(const Plan& plan, bool quiet) {
+int run_apart(const Plan& plan, bool quiet, const char* file = "") {
   std::fflush(nullptr);
-  failed_after() = plan.operations;
+  told() = {.operations = plan.operations, .failure = {}};
   const pid_t child = fork();
   if (child == 0) {
     if (quiet && (std::freopen("/dev/null", "w", stdout) == nullptr || chdir("/tmp") != 0)) _exit(2);
-    run_seed(plan);
+    run_seed(plan, file);
   }
   int status = 0;
   while (waitpid(child, &status, 0) != child) {
@@ -104,17 +114,20 @@ int run_apart(const Plan& plan, bool quiet) {
   return status;
 }
 
-// Tells a smaller world that fails, and leaves its history in its file.
+bool is_failure(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == world_failed; }
+
+// Tells a smaller world that fails alike, and leaves its history in a file of its own.
 void tell_smaller(const Plan& plan) {
   const auto began = std::chrono::steady_clock::now();
   const auto has_time = [&] { return std::chrono::steady_clock::now() - began < std::chrono::seconds(60); };
-  const auto fails = [](const Plan& smaller) -> std::optional<uint64_t> {
-    if (run_apart(smaller, /*quiet=*/true) == 0) return std::nullopt;
-    return failed_after();
+  const std::string failure = told().failure;
+  const auto fails = [&](const Plan& smaller) -> std::optional<uint64_t> {
+    if (!is_failure(run_apart(smaller, /*quiet=*/true)) || failure != told().failure) return std::nullopt;
+    return told().operations;
   };
-  const Plan smaller = shrink(plan, failed_after(), fails, has_time);
+  const Plan smaller = shrink(plan, told().operations, fails, has_time);
   std::printf("smaller: %s\n", smaller.command().c_str());
-  run_apart(smaller, /*quiet=*/false);
+  run_apart(smaller, /*quiet=*/false, "-smaller");
 }
 
 // Until a seed fails or the time is over. The kind of a seed's world is the one of `kinds` at the seed's remainder.
@@ -128,10 +141,14 @@ int run_seeds(const std::vector<Plan>& kinds, uint64_t first, uint64_t last, dou
     const int status = run_apart(plan, /*quiet=*/false);
     if (status != 0) {
       std::printf("seed %lu: FAILED (status %d); again: %s\n", seed, status, plan.command().c_str());
-      if (shrinks && WEXITSTATUS(status) != hung) tell_smaller(plan);
+      if (shrinks && is_failure(status)) tell_smaller(plan);
       return 1;
     }
     ++count;
+  }
+  if (count == 0) {
+    std::printf("no seed: nothing was tried\n");
+    return 2;
   }
   std::printf("%lu seeds: nothing lost, nothing wrong\n", count);
   return 0;
