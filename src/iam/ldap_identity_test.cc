@@ -92,7 +92,7 @@ class CallsToDirectoryTest : public LdapIdentityTest, protected FederatedCalls {
     EXPECT_TRUE(opened);
     people_ = std::move(*opened);
     service_ = std::make_unique<Service>(
-        *store_, buckets_, pool_, clock_, "here", [] {},
+        *store_, buckets_, pool_, clock_, "here", [](const std::string&, const Result<void>&) {},
         SignInTools{.pool = pool_, .directory = people_.get(), .directory_pool = &people_pool_});
   }
   ~CallsToDirectoryTest() override {

@@ -169,8 +169,13 @@ class WaitingFederationTest : public WebIdentityTest, protected FederatedCalls {
                                      opened_.wait();
                                      return sign_in::parse_key_set(key_.set("k"));
                                    }};
-  Service service_{
-      *store_, buckets_, waiting_pool_, clock_, "here", [] {}, SignInTools{.pool = waiting_pool_, .keys = &slow_keys_}};
+  Service service_{*store_,
+                   buckets_,
+                   waiting_pool_,
+                   clock_,
+                   "here",
+                   [](const std::string&, const Result<void>&) {},
+                   SignInTools{.pool = waiting_pool_, .keys = &slow_keys_}};
 };
 
 TEST_F(WaitingFederationTest, OneAddressHasSoManyCallsUnderWayAndOthersComeIn) {

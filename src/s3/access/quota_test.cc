@@ -177,7 +177,7 @@ TEST_F(QuotaTest, AnAppendWhoseObjectIsRemovedMeanwhileMakesNoneBeyondTheQuota) 
   ASSERT_EQ(as(alice_, "PUT", "/appends", "", {{"x-verbena-append", "enabled"}}).status, 200);
   ASSERT_EQ(as(alice_, "PUT", "/appends/log", "").status, 200);
   store.document("appends", std::string(quota_document), auth::quota_text({.objects = 1}));
-  service.access->changed();
+  service.access->changed("appends");
   for (const size_t size :
        {size_t{10}, size_t{1} << 20}) {  // one that may share a change with others, and one of its own
     TestCall late;
