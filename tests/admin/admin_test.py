@@ -393,6 +393,7 @@ class Sessions(AdminCase):
         session = found[0]
         self.assertEqual((session["account"], session["access_key"], session["peer"], session["providers"]),
                          (account["name"], account["access_key"], "127.0.0.1", "local"))
+        self.assertIs(session["forward_secrecy"], True)
         self.assertLess(session["idle_s"], 30)
         self.assertIn(session["id"], self.run_program("admin", "sessions"))
         self.assertEqual(self.told("sessions", {"account": "root"})["sessions"], [])

@@ -22,8 +22,8 @@ PolledLink::~PolledLink() {
   poller_.join();
 }
 
-Result<std::unique_ptr<PolledLink::Loan>> PolledLink::lend(MutableBytes memory, const PeerWindow* device,
-                                                           fabric::Access access) {
+Result<std::unique_ptr<PolledLink::Loan>> PolledLink::lend(MutableBytes memory, fabric::Access access,
+                                                           const PeerWindow* device) {
   VB_ASSIGN(auto lent, device == nullptr ? link_->lend(memory, access) : device->lend(*link_, memory, access));
   return std::unique_ptr<Loan>(new Loan(*this, std::move(lent)));
 }

@@ -37,7 +37,7 @@ class PolledLink {
     bool unanswered_ = false;
   };
   // `device`: `memory` is a part of that window, else of the host. unsupported: the provider does not reach it.
-  Result<std::unique_ptr<Loan>> lend(MutableBytes memory, const PeerWindow* device, fabric::Access access);
+  Result<std::unique_ptr<Loan>> lend(MutableBytes memory, fabric::Access access, const PeerWindow* device = nullptr);
   bool reaches_devices() const { return client::reaches_devices(*link_); }
 
   std::string provider() const { return std::string(link_->provider()); }

@@ -159,7 +159,7 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
                                                     fabric::Access access, SealedWindow* sealed,
                                                     fabric::WindowDescriptor& lent) {
   OUT_ASSIGN(auto link, take(call.stop));
-  auto loan = link->lend(sealed == nullptr ? window : sealed->memory(), device, access);
+  auto loan = link->lend(sealed == nullptr ? window : sealed->memory(), access, device);
   if (!loan) {
     give_back(std::move(link));
     ClientError error = from_error(loan.error(), "token: lend");
