@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "admin/doctor.h"
+#include "base/ephemeral_key.h"
 
 namespace verbena::admin {
 namespace {
@@ -77,6 +78,13 @@ Findings check_sealing(const Config::Rdma& rdma) {
     plain.health = Health::warn;
   }
   out.push_back(std::move(plain));
+  if (rdma.encryption != RdmaEncryption::off && !EphemeralKey::available()) {
+    out.push_back(
+        {Health::warn, "forward secrecy",
+         "this machine's OpenSSL has no X25519: sealed sessions have none, and where encryption is required no "
+         "RDMA is served",
+         "allow X25519 in OpenSSL's configuration, or serve such clients by tcp or https"});
+  }
   return out;
 }
 

@@ -81,8 +81,10 @@ Metrics::Metrics()
       window_out(bytes_counter("out", "window")),
       sessions_made(metrics::counter("verbena_native_sessions_made_total", "Native sessions opened")),
       sessions_refused(metrics::counter("verbena_native_sessions_refused_total", "Native session requests refused")),
-      sessions_without_secrecy(metrics::counter("verbena_native_sessions_without_forward_secrecy_total",
-                                                "Native sessions opened by clients of before protocol version 9")),
+      sessions_without_secrecy(
+          metrics::counter("verbena_native_sessions_without_forward_secrecy_total",
+                           "Native sessions of clients of before protocol version 9, or where this "
+                           "machine's OpenSSL has no X25519")),
       sessions(metrics::gauge("verbena_native_sessions", "Native sessions now open")),
       watches(metrics::gauge("verbena_native_watches", "Watches of native sessions now open")),
       watch_changes(metrics::counter("verbena_native_watch_changes_total", "Changes reported to watches")),

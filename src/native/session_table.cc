@@ -1,5 +1,10 @@
 #include "native/session_table.h"
 
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/log_limit.h"
+
 #include <vector>
 
 namespace verbena::native {
@@ -117,31 +122,42 @@ size_t SessionTable::sweep(SteadyClock::time_point now) {
   return ended;
 }
 
-void NonceMemory::forget_old(SteadyClock::time_point now) {
-  while (!by_age_.empty() && by_age_.front().at + keep_for < now) {
-    known_.erase(by_age_.front().nonce);
-    by_age_.pop_front();
-  }
+void NonceMemory::forget_first(Part& part) {
+  known_.erase(part.front().nonce);
+  part.pop_front();
+}
+
+void NonceMemory::forget_old(Part& part, SteadyClock::time_point now) {
+  while (!part.empty() && part.front().at + keep_for < now) forget_first(part);
+}
+
+// What is past its time goes; if nothing is, the oldest of the account that has most.
+void NonceMemory::make_room(SteadyClock::time_point now) {
+  for (auto& [account, part] : parts_) forget_old(part, now);
+  std::erase_if(parts_, [](const auto& one) { return one.second.empty(); });
+  if (known_.size() < size_max) return;
+  const auto by_size = [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); };
+  forget_first(std::ranges::max_element(parts_, by_size)->second);
 }
 
 Result<void> NonceMemory::take(const wire::Nonce& nonce, const auth::Identity& who, SteadyClock::time_point now) {
   const auth::Principal* const principal = who.principal.get();
-  const bool superuser = auth::is_unlimited_root(principal, who.key.get());
+  const bool of_account = principal != nullptr && principal->account != nullptr;
   const std::lock_guard lock(mutex_);
-  forget_old(now);
+  if (known_.size() >= size_max) make_room(now);
+  Part& part = parts_[of_account ? principal->account->id : std::string()];
+  forget_old(part, now);
   if (known_.contains(nonce)) return fail(Errc::access_denied, "native: this session request was used before");
-  if (by_age_.size() >= (superuser ? size_max : size_max - reserved)) {
-    return fail(Errc::slow_down, "native: too many session requests in half an hour");
-  }
-  ClientCounts::Hold of_account;
-  if (!superuser && principal != nullptr && principal->account != nullptr) {
-    of_account = accounts_.try_hold(principal->account->id);
-    if (of_account == nullptr) {
-      return fail(Errc::slow_down, "native: too many session requests of this account in half an hour");
-    }
+  if (part.size() >= account_max) {
+    static log::Limit limit;
+    limit.warn(
+        "native: account {} opens so many sessions that their requests are not remembered for as long as they "
+        "are signed for",
+        of_account ? principal->account->id : std::string());
+    forget_first(part);
   }
   known_.insert(nonce);
-  by_age_.push_back({now, nonce, std::move(of_account)});
+  part.push_back({now, nonce});
   return {};
 }
 

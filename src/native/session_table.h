@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -101,30 +102,31 @@ class SessionTable {
 };
 
 // Recent client nonces, so that a replayed session request opens no second session while its signature is valid.
-// Bounded: when it is full, and when an account has its part, further requests are refused. None is forgotten early,
-// since the request that it was used for could then be replayed. Thread-safe.
+// Bounded, for each account and for all. An account that has used up its part loses its own oldest, whose requests can
+// be replayed again: that costs the account a place among its sessions until the hello timeout, and no more, while a
+// refusal would let one of its users keep all others out for half an hour. Thread-safe.
 class NonceMemory {
  public:
   static constexpr size_t size_max = 1 << 17;
   static constexpr size_t account_max = size_max / 4;
-  static constexpr size_t reserved = size_max / 8;     // for the superuser, who is exempt from account_max
   static constexpr std::chrono::minutes keep_for{31};  // a signature is valid from 15 minutes before to 15 after
 
-  // access_denied: the nonce was used before; slow_down: too many of the account, or of all, were used a moment ago.
+  // access_denied: the nonce was used before.
   Result<void> take(const wire::Nonce& nonce, const auth::Identity& who, SteadyClock::time_point now);
 
  private:
   struct Used {
     SteadyClock::time_point at;
     wire::Nonce nonce;
-    ClientCounts::Hold of_account;
   };
-  void forget_old(SteadyClock::time_point now);
+  using Part = std::deque<Used>;  // the oldest first
+  void forget_first(Part& part);
+  void forget_old(Part& part, SteadyClock::time_point now);
+  void make_room(SteadyClock::time_point now);
 
   std::mutex mutex_;
-  ClientCounts accounts_{{.each_max = account_max, .clients_max = 0}};
   std::set<wire::Nonce> known_;
-  std::deque<Used> by_age_;
+  std::map<std::string, Part, std::less<>> parts_;  // by account
 };
 
 }  // namespace verbena::native

@@ -28,6 +28,14 @@ static void note_without_secrecy(const NativeOptions& options) {
       options.host);
 }
 
+// The provider's endpoints would be sealed by keys that a leak of the secret key opens later, which is not wanted.
+static bool lacks_secrecy(const SessionTerms& terms, const NativeOptions& options, std::string_view provider) {
+  if (!options.forward_secrecy_only || terms.has_forward_secrecy()) return false;
+  return std::ranges::any_of(terms.endpoints, [&](const NativeEndpoint& one) {
+    return same_provider(provider, one.provider) && one.sealing != fabric::Sealing::none;
+  });
+}
+
 Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const SessionTerms& terms,
                                                                           const NativeOptions& options,
                                                                           const NativeDial& dial,
@@ -38,9 +46,6 @@ Result<std::vector<std::unique_ptr<NativeStream>>> NativeStreams::connect(const 
     if (!same_provider(provider, endpoint.provider)) continue;
     if (options.encrypted_only && !is_protected(endpoint)) continue;
     const bool sealed = endpoint.sealing != fabric::Sealing::none;
-    if (sealed && options.forward_secrecy_only && !terms.has_forward_secrecy()) {
-      return fail(Errc::unsupported, "native: the server's version has no forward secrecy, which encryption requires");
-    }
     VB_ASSIGN(auto link, dial(endpoint, terms));
     NativeStream::Setup setup{.endpoint = endpoint,
                               .session = terms.session,
@@ -68,6 +73,11 @@ Result<std::shared_ptr<NativeStreams>> NativeStreams::open(const NativeOptions& 
       }
       if (!asked) return std::unexpected(asked.error());
       terms = std::move(*asked);
+    }
+    if (lacks_secrecy(*terms, options, provider)) {
+      last = {Errc::unsupported, 0, "native: the server's version has no forward secrecy, which encryption requires"};
+      log::debug("native: provider {}: {}", provider, last.context);
+      continue;  // the session serves the next one
     }
     auto streams = connect(*terms, options, dial, provider, stop);
     if (!streams) {

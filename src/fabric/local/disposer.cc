@@ -1,9 +1,12 @@
 #include "fabric/local/disposer.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
+
+#include "base/clock.h"
 
 namespace verbena::fabric::local {
 
@@ -28,18 +31,17 @@ class Disposer {
  public:
   // Never destroyed: their threads may be blocked in close() for as long as a hostile client likes, also at exit.
   static Disposer& of_descriptors() {
-    static Disposer* const disposer = new Disposer;
+    static Disposer* const disposer = new Disposer(closers_max);
     return *disposer;
   }
   static Disposer& of_mappings() {
-    static Disposer* const disposer = new Disposer;
+    static Disposer* const disposer = new Disposer(1);
     return *disposer;
   }
 
   void add(Item item) {
     const std::lock_guard lock(mutex_);
-    items_.push_back(std::move(item));
-    condition_.notify_one();
+    push(std::move(item));
   }
   // False: full. The item is left as it is.
   bool add_uncounted(Item& item) {
@@ -47,20 +49,36 @@ class Disposer {
     if (uncounted_ == uncounted_max) return false;
     ++uncounted_;
     item.uncounted = true;
-    items_.push_back(std::move(item));
-    condition_.notify_one();
+    push(std::move(item));
     return true;
   }
 
  private:
   static constexpr size_t uncounted_max = 512;
+  static constexpr unsigned closers_max = 32;
+  static constexpr std::chrono::seconds patience{1};
 
-  Disposer() { std::thread(&Disposer::run, this).detach(); }
+  explicit Disposer(unsigned threads_max) : threads_max_(threads_max) { begin_thread(); }
+
+  void begin_thread() {
+    ++threads_;
+    std::thread(&Disposer::run, this).detach();
+  }
+
+  // Under the mutex. A thread that is blocked in close() is replaced by another one, so that one descriptor of one
+  // client does not hold up all others.
+  void push(Item item) {
+    const bool stuck = !items_.empty() && SteadyClock::now() - last_begun_ > patience;
+    items_.push_back(std::move(item));
+    if (stuck && threads_ < threads_max_) begin_thread();
+    condition_.notify_one();
+  }
 
   void run() {
     for (;;) {
       std::unique_lock lock(mutex_);
       condition_.wait(lock, [this] { return !items_.empty(); });
+      last_begun_ = SteadyClock::now();
       Item item = std::move(items_.front());
       items_.pop_front();
       uncounted_ -= item.uncounted ? 1 : 0;
@@ -72,6 +90,9 @@ class Disposer {
   std::mutex mutex_;
   std::condition_variable condition_;
   std::deque<Item> items_;
+  SteadyClock::time_point last_begun_ = SteadyClock::now();  // when a thread took the last item
+  const unsigned threads_max_;
+  unsigned threads_ = 0;
   size_t uncounted_ = 0;
 };
 

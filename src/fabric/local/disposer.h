@@ -1,7 +1,8 @@
 // Closes descriptors and unmaps memory that came from clients, on threads of its own. close() of a foreign descriptor
 // can block (a FUSE file's flush, a TCP socket that lingers, and a Unix socket with either of them unread in its
 // queue), and unmapping gigabytes takes milliseconds: neither may happen on a core's thread or delay the listener.
-// Descriptors and mappings have a thread each, so that a close() that blocks does not keep memory mapped.
+// Descriptors and mappings have threads of their own, so that a close() that blocks does not keep memory mapped. One
+// that blocks for a second has its thread replaced: up to 31 such descriptors do not hold up the closing of others.
 #pragma once
 
 #include <functional>

@@ -92,6 +92,11 @@ void LocalPort::memory_withdrawn(PeerId id, uint32_t key, const ControlMessage& 
   if (peer == nullptr) return;
   const auto withdrawn = peer->windows.extract(key);
   if (withdrawn.empty()) return;
+  // An operation uses it still, which the client has given up: the client is not kept waiting for that.
+  if (withdrawn.mapped().use_count() > 1) {
+    if (!send_control(peer->socket->get(), reply)) violated(*peer, "does not read its socket");
+    return;
+  }
   // Not counted any more when the reply is sent, so that the client can share again.
   withdrawn.mapped()->on_unmapped([socket = peer->socket, reply] {
     if (!send_control(socket->get(), reply)) ::shutdown(socket->get(), SHUT_RDWR);  // it does not read its socket

@@ -80,6 +80,8 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void be_timed() {
     if (!std::exchange(timed_, true)) shared_->timed.push_back(weak_from_this());
   }
+  // What was accepted for sending has not all gone out yet.
+  bool is_sending() const { return open_ && (!outbox_.empty() || stream_.backlogged()); }
   bool busy() const { return !transfers_.empty() || !outbox_.empty() || stream_.backlogged() || !ready_; }
 
   // Ends it: closes the socket, then fails the transfers with `why`.
