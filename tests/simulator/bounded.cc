@@ -112,6 +112,7 @@ class Bounded final : public Scene {
 
   void set_bound(Loop& loop);
   std::string put(Loop& loop, size_t at, uint64_t size);  // returns the error's code
+  void put_twice(size_t at);
   void remove(Loop& loop, size_t at);
   bool read(Loop& loop, size_t at);  // whether it is there
   void lease(Loop& loop, size_t at);
@@ -167,7 +168,8 @@ void Bounded::act(Loop& loop) {
   const size_t at = draw(keys_count);
   const uint64_t choice = draw(40);
   if (choice < 1) return set_bound(loop);
-  if (choice < 20) return (void)put(loop, at, draw_size());
+  if (choice < 16) return (void)put(loop, at, draw_size());
+  if (choice < 20) return put_twice(at);
   if (choice < 22) return remove(loop, at);
   if (choice < 28) return lease(loop, at);
   (void)read(loop, at);
@@ -223,6 +225,7 @@ std::string Bounded::put(Loop& loop, size_t at, uint64_t size) {
   Key& key = keys_[at];
   if (key.content.busy()) return "busy";
   const uint32_t content = values().add(size);
+  if (key.content.busy()) return "busy";  // since the value was made
   const Pinned pinned(key);
   key.content.begin({content});
   const auto write = writes_.insert(writes_.end(), Write{.pinned = any_pinned()});
@@ -246,6 +249,47 @@ std::string Bounded::put(Loop& loop, size_t at, uint64_t size) {
   may_be_evicted(at);
   check_bound();
   return reply.ok() ? std::string() : reply.code;
+}
+
+// Two at once: what the key has then is one of them.
+void Bounded::put_twice(size_t at) {
+  Key& key = keys_[at];
+  if (key.content.busy() || shared()) return;
+  const std::array contents{values().add(draw_size()), values().add(draw_size())};
+  if (key.content.busy()) return;  // since the values were made
+  const Pinned pinned(key);
+  key.content.begin({contents[0], contents[1]});
+  const auto write = writes_.insert(writes_.end(), Write{.pinned = any_pinned()});
+  std::array<Reply, 2> replies;
+  std::vector<std::function<void(Loop&)>> calls;
+  for (size_t i = 0; i < 2; ++i) {
+    calls.emplace_back(
+        [&, i](Loop& own) { replies[i] = ask(own, "PUT", target(at), {}, values().bytes(contents[i])); });
+  }
+  together(calls);
+  std::vector<uint32_t> now;
+  bool open = false;
+  for (size_t i = 0; i < 2; ++i) {
+    if (replies[i].ok()) {
+      now.push_back(contents[i]);
+    } else if (replies[i].code == "InsufficientStorage") {
+      judge_full(*write, values().size(contents[i]), replies[i]);
+    } else {
+      note_failure("one of two puts", replies[i]);
+      open = true;
+    }
+  }
+  if (open) {
+    key.content.unknown(settled());
+  } else if (now.empty()) {
+    key.content.refused();
+  } else {
+    key.content.done_as(now);
+    if (!pinned.still(key)) key.content.add({0});
+  }
+  writes_.erase(write);
+  may_be_evicted(at);
+  check_bound();
 }
 
 // All else is pinned, or it is larger than the bound, which may be another one by now.

@@ -67,12 +67,19 @@ void LocalEngine::begin_round() {
   end_ = ends[draw(ends.size())];
   if (end_ == End::crash) faulty_.fail_at(draw(1500), FaultyFileSystem::Fault::crash);
   if (end_ == End::no_space) faulty_.fail_at(draw(800), FaultyFileSystem::Fault::no_space);
-  if (end_ == End::write_error) faulty_.fail_at(draw(800), FaultyFileSystem::Fault::io_error);
+  if (end_ == End::write_error) fail_write();
   if (end_ == End::read_errors) disk_.fail_reads(draw(40), 1 + draw(4));
   is_full_ = end_ == End::full;
   if (is_full_) faulty_.set_capacity(faulty_.used_bytes() + draw(200'000));
   loses_power_ = end_ == End::crash || draw(2) == 0;
   start_fails_ = draw(4) == 0;
+}
+
+// Of any kind, or a write or a sync of one folder's files.
+void LocalEngine::fail_write() {
+  const uint64_t choice = draw(4);
+  if (choice == 0) return faulty_.fail_at(draw(800), Fault::io_error);
+  faulty_.fail_at(draw(250), Fault::io_error, choice == 1 ? "/store/index" : "/store/volumes");
 }
 
 std::string LocalEngine::fate() const {

@@ -28,6 +28,7 @@ class LocalEngine final : public Engine {
   enum class End : uint8_t { orderly, crash, no_space, write_error, read_errors, full };
 
   Result<std::unique_ptr<store::Store>> open_once(memory::Arena& arena, BlockingPool& pool, std::string& trouble);
+  void fail_write();
   void lose_power();
   void damage_pages();
   void damage_page(const std::filesystem::path& folder);

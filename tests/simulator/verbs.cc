@@ -76,11 +76,13 @@ void World::put(Loop& loop, Bucket& bucket, uint32_t key) {
   answer_error(bucket, under_way, done.error());
 }
 
-// Two operations: what the source had, and the put. Its condition says beforehand which bytes it may bring.
+// Two operations: what the source had, and the put. Its condition says beforehand which bytes it may bring. Onto
+// itself, too, which needs other headers.
 void World::copy(Loop& loop, Bucket& bucket, uint32_t key) {
+  if (bucket.versioned() && draw(3) == 0) return copy_version(loop, bucket, key);
   const auto from = static_cast<uint32_t>(draw(bucket.last.size()));
   const uint32_t content = bucket.last[from];
-  if (content == 0 || from == key) return;
+  if (content == 0) return;
   const uint32_t value = values_.add(0);
   Operation& read = begin(bucket, {.kind = Kind::read, .key = from, .expected = content});
   Operation& write = begin(bucket, {.kind = Kind::put, .key = key, .value = value, .content = content});
@@ -88,6 +90,7 @@ void World::copy(Loop& loop, Bucket& bucket, uint32_t key) {
   s3::Headers headers{{"x-amz-copy-source", fmt::format("{}/{}", bucket.name, name(from))},
                       {"x-amz-copy-source-if-match", values_.etag(content)},
                       {"x-amz-tagging-directive", "REPLACE"}};
+  if (from == key || draw(4) == 0) headers.emplace_back("x-amz-metadata-directive", "REPLACE");
   if (draw(4) == 0) headers.emplace_back("x-amz-server-side-encryption", "AES256");
   const Reply reply = ask(loop, "PUT", fmt::format("/{}/{}", bucket.name, name(key)), std::move(headers));
   if (reply.status == 200 && reply.code.empty() && !reply.version_id.empty())
@@ -105,6 +108,35 @@ void World::copy(Loop& loop, Bucket& bucket, uint32_t key) {
     write.expected = content;
     answer(bucket, read, Outcome::refused);
     return answer(bucket, write, Outcome::refused);
+  }
+  answer_error(bucket, read, reply);
+  answer_error(bucket, write, reply);
+}
+
+// Of a version that was acknowledged: it has its bytes as long as it is there.
+void World::copy_version(Loop& loop, Bucket& bucket, uint32_t key) {
+  if (bucket.versions.empty()) return;
+  const Bucket::Known known = bucket.versions[draw(bucket.versions.size())];
+  if (known.content == 0) return;
+  const uint32_t value = values_.add(0);
+  Operation& read = begin(bucket, {.kind = Kind::read_version, .key = known.key, .value = known.value});
+  Operation& write = begin(bucket, {.kind = Kind::put, .key = key, .value = value, .content = known.content});
+  const Model& model = bucket.history.model();
+  s3::Headers headers{
+      {"x-amz-copy-source", fmt::format("{}/{}?versionId={}", bucket.name, model.key(known.key), known.id)},
+      {"x-amz-metadata-directive", "REPLACE"},
+      {"x-amz-tagging-directive", "REPLACE"}};
+  const Reply reply = ask(loop, "PUT", fmt::format("/{}/{}", bucket.name, model.key(key)), std::move(headers));
+  if (reply.ok() && reply.code.empty()) {
+    bucket.know(key, value, known.content, reply.version_id);
+    read.seen = {{known.content}};
+    answer(bucket, read);
+    return answer(bucket, write);
+  }
+  if (reply.code == "NoSuchVersion" || reply.code == "NoSuchKey") {
+    write.kind = Kind::read;  // no operation at all
+    answer(bucket, read, Outcome::missing);
+    return close(bucket, write, 251);
   }
   answer_error(bucket, read, reply);
   answer_error(bucket, write, reply);

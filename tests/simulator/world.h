@@ -110,6 +110,7 @@ class World {
   // verbs.cc
   void put(Loop& loop, Bucket& bucket, uint32_t key);
   void copy(Loop& loop, Bucket& bucket, uint32_t key);
+  void copy_version(Loop& loop, Bucket& bucket, uint32_t key);
   void remove(Loop& loop, Bucket& bucket, uint32_t key);
   void remove_version(Loop& loop, Bucket& bucket);
   void set_tag(Loop& loop, Bucket& bucket, uint32_t key);

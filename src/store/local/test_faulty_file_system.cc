@@ -66,8 +66,18 @@ class FaultyFile final : public File {
     std::unique_lock lock(fs_.mutex_);
     fs_.wait_while_held(node_->made_as, lock);
     fs_.syncs_.push_back(node_->made_as);
-    if (is_gone() || fs_.is_under(node_->made_as, fs_.failing_folder_)) return fail_sync();
-    if (const auto begun = fs_.begin(nullptr, &node_->made_as); !begun) return fs_.crashed_ ? begun : fail_sync();
+    Result<void> begun;
+    if (is_gone() || fs_.is_under(node_->made_as, fs_.failing_folder_)) {
+      begun = fail(Errc::io_error, "faulty: datasync", EIO);
+    } else {
+      begun = fs_.begin(nullptr, &node_->made_as);
+    }
+    if (!begun) {
+      // As a kernel: the pages that it could not write count as clean. They are read until a crash, and a later sync,
+      // which does not write them, succeeds.
+      if (!fs_.crashed_) node_->dirty.clear();
+      return begun;
+    }
     for (uint64_t page : node_->dirty) {
       auto it = node_->now.pages.find(page);
       if (it == node_->now.pages.end()) {
@@ -138,12 +148,6 @@ class FaultyFile final : public File {
 
  private:
   bool is_gone() const { return fs_.is_under(node_->made_as, fs_.vanished_folder_); }
-  // As a kernel: the pages that it could not write count as clean. They are read until a crash, and a later sync, which
-  // does not write them, succeeds.
-  Result<void> fail_sync() {
-    node_->dirty.clear();
-    return fail(Errc::io_error, "faulty: datasync", EIO);
-  }
   void drop_pages(uint64_t from, uint64_t to) {
     auto& pages = node_->now.pages;
     for (auto it = pages.lower_bound(from / fs_.page_size); it != pages.end() && it->first < to / fs_.page_size;) {
