@@ -113,10 +113,12 @@ class Mover {
     get();
     check();
   }
-  // Stores the object that GETs read.
+  // Stores the object that GETs read. PUTs find other bytes there than they store.
   void seed() {
     stamp();
+    if (!plan_.is_get()) memory().front() = std::byte{0xff};
     requests_.ask("PUT", path(), {}, memory());
+    stamp();
   }
   // After PUTs: what is stored.
   void verify() {

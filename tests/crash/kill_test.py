@@ -36,6 +36,7 @@ WRITERS = 4
 KEYS_PER_WRITER = 12
 ABSENT = None
 FAST_LOSES_S = 2  # of acknowledged writes, by far: it is 100 ms
+LONG_ROUNDS = 10  # one of so many lasts long enough for writes that may not be lost
 
 
 def content(key, serial, size):
@@ -195,15 +196,19 @@ def check(s3, key, states, maybe, round_number):
 
 
 def check_fast(s3, fast, killed, round_number):
-    """Of each key a body that was put there, and none older than what was acknowledged long before the kill."""
+    """Of each key a body that was put there, and none older than what was acknowledged long before the kill: how many
+    of those there were."""
+    long_kept = 0
     for key, puts in fast.items():
         body = read(s3, key, FAST)
         known = [at for at, (_, serial, size) in enumerate(puts) if body is not ABSENT and body == content(key, serial, size)]
         assert known or body is ABSENT, f"round {round_number}: {FAST}/{key} holds {len(body)} bytes that were never put"
         found = known[-1] if known else -1
         kept = [at for at, put in enumerate(puts) if put[0] is not None and put[0] < killed - FAST_LOSES_S]
+        long_kept += sum(puts[at][0] > 0 for at in kept)
         assert not kept or found >= kept[-1], f"round {round_number}: {FAST}/{key} has lost what was acknowledged long before"
         fast[key] = [[0, *puts[found][1:]]] if found >= 0 else []
+    return long_kept
 
 
 def make_buckets(s3):
@@ -259,7 +264,7 @@ def main():
     options = parser.parse_args()
     print(f"seed {options.seed}")
     chance = random.Random(options.seed)
-    states, fast, acknowledged, started = {}, {}, 0, time.monotonic()
+    states, fast, acknowledged, long_kept, started = {}, {}, 0, 0, time.monotonic()
     history, pages = {}, 0
     passes = ("--set", "lifecycle_day=1", *(("--set", f"data.device={options.device}") if options.device else ()))
     with tempfile.TemporaryDirectory(prefix="verbena-crash-") as folder:
@@ -278,7 +283,7 @@ def main():
                 versions.start()
                 lister.start()
                 until_busy(writers, lister)
-                time.sleep(chance.uniform(0.05, 0.7))
+                time.sleep(chance.uniform(0.05, 0.7) + (FAST_LOSES_S + 1 if round_number % LONG_ROUNDS == 0 else 0))
                 killed = time.monotonic()
                 server.kill()
                 for thread in (versions, lister):
@@ -304,7 +309,7 @@ def main():
                           for o in page.get("Contents", [])}
                 alive = {key for key, state in states.items() if state is not ABSENT}
                 assert listed == alive, f"round {round_number}: listing differs: {listed ^ alive}"
-                check_fast(s3, fast, killed, round_number)
+                long_kept += check_fast(s3, fast, killed, round_number)
                 check_numbers(s3, states, round_number)
             status = server.stop()
             assert status == 0, f"exit status {status}"
@@ -313,6 +318,7 @@ def main():
                 print(server.log())
                 server.kill()
     assert acknowledged > options.rounds, "too few acknowledged writes for the test to mean anything"
+    assert long_kept or options.rounds < LONG_ROUNDS, "no write to the memory bucket was old enough to be missed"
     assert pages > options.rounds, "too few pages of versions for the test to mean anything"
     print(f"{options.rounds} rounds of kill -9, {acknowledged} acknowledged writes, none lost, none partial, "
           f"{pages} pages of versions, each of one moment, {time.monotonic() - started:.0f} s")

@@ -57,7 +57,7 @@ std::unique_ptr<Engine> make_engine(const Plan& plan) {
 // What the last world that ran has told, in whichever process.
 struct Told {
   uint64_t operations;
-  char failure[80];  // its text up to the first colon: two worlds that fail alike
+  char failure[120];  // its text without its numbers: of two worlds that fail alike the same
 };
 Told& told() {
   static auto* const shared =
@@ -91,7 +91,9 @@ int run_seed(const Plan& plan, const char* file = "") {
   told().operations = world.operations();
   if (!held) {
     const std::string why = world.failure();
-    std::snprintf(told().failure, sizeof told().failure, "%s", why.substr(0, why.find(':')).c_str());
+    std::string kind = why.substr(0, why.find('\n'));
+    std::erase_if(kind, [](char c) { return c >= '0' && c <= '9'; });
+    std::snprintf(told().failure, sizeof told().failure, "%s", kind.c_str());
     std::printf("seed %lu: FAILED: %s\n", plan.seed, why.c_str());
     std::ofstream("simulator-" + std::to_string(plan.seed) + file + ".txt") << plan.command() << "\n" << why;
   }
@@ -114,15 +116,17 @@ int run_apart(const Plan& plan, bool quiet, const char* file = "") {
   return status;
 }
 
-bool is_failure(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == world_failed; }
+bool is_failure(int status) {
+  return WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == world_failed);
+}
 
 // Tells a smaller world that fails alike, and leaves its history in a file of its own.
-void tell_smaller(const Plan& plan) {
+void tell_smaller(const Plan& plan, int status) {
   const auto began = std::chrono::steady_clock::now();
   const auto has_time = [&] { return std::chrono::steady_clock::now() - began < std::chrono::seconds(60); };
   const std::string failure = told().failure;
   const auto fails = [&](const Plan& smaller) -> std::optional<uint64_t> {
-    if (!is_failure(run_apart(smaller, /*quiet=*/true)) || failure != told().failure) return std::nullopt;
+    if (run_apart(smaller, /*quiet=*/true) != status || failure != told().failure) return std::nullopt;
     return told().operations;
   };
   const Plan smaller = shrink(plan, told().operations, fails, has_time);
@@ -141,7 +145,7 @@ int run_seeds(const std::vector<Plan>& kinds, uint64_t first, uint64_t last, dou
     const int status = run_apart(plan, /*quiet=*/false);
     if (status != 0) {
       std::printf("seed %lu: FAILED (status %d); again: %s\n", seed, status, plan.command().c_str());
-      if (shrinks && is_failure(status)) tell_smaller(plan);
+      if (shrinks && is_failure(status)) tell_smaller(plan, status);
       return 1;
     }
     ++count;

@@ -4,9 +4,8 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
-
-#include "base/clock.h"
 
 namespace verbena::fabric::local {
 
@@ -58,41 +57,72 @@ class Disposer {
   static constexpr unsigned closers_max = 32;
   static constexpr std::chrono::seconds patience{1};
 
-  explicit Disposer(unsigned threads_max) : threads_max_(threads_max) { begin_thread(); }
-
-  void begin_thread() {
-    ++threads_;
-    std::thread(&Disposer::run, this).detach();
+  explicit Disposer(unsigned threads_max) : threads_max_(threads_max) {
+    begin_thread();
+    if (threads_max > 1) std::thread(&Disposer::watch, this).detach();
   }
 
-  // Under the mutex. A thread that is blocked in close() is replaced by another one, so that one descriptor of one
-  // client does not hold up all others.
+  // Under the mutex, or in the constructor. std::system_error: there is no thread to be had.
+  void begin_thread() {
+    ++threads_;
+    ++idle_;
+    try {
+      std::thread(&Disposer::run, this).detach();
+    } catch (...) {
+      --threads_;
+      --idle_;
+      throw;
+    }
+  }
+
+  // Under the mutex.
   void push(Item item) {
-    const bool stuck = !items_.empty() && SteadyClock::now() - last_begun_ > patience;
     items_.push_back(std::move(item));
-    if (stuck && threads_ < threads_max_) begin_thread();
     condition_.notify_one();
+    waiting_.notify_one();
+  }
+
+  // Threads that are blocked in close() are replaced by another one, so that one descriptor of one client does not hold
+  // up all others.
+  void watch() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      waiting_.wait(lock, [this] { return !items_.empty(); });
+      const uint64_t taken = taken_;
+      lock.unlock();
+      std::this_thread::sleep_for(patience);
+      lock.lock();
+      if (taken != taken_ || items_.empty() || idle_ > 0 || threads_ == threads_max_) continue;
+      try {
+        begin_thread();
+      } catch (const std::system_error&) {  // no thread is to be had now: looked at again
+      }
+    }
   }
 
   void run() {
+    std::unique_lock lock(mutex_);
     for (;;) {
-      std::unique_lock lock(mutex_);
       condition_.wait(lock, [this] { return !items_.empty(); });
-      last_begun_ = SteadyClock::now();
+      ++taken_;
+      --idle_;
       Item item = std::move(items_.front());
       items_.pop_front();
       uncounted_ -= item.uncounted ? 1 : 0;
       lock.unlock();
       item.end();
+      lock.lock();
+      ++idle_;
     }
   }
 
   std::mutex mutex_;
   std::condition_variable condition_;
+  std::condition_variable waiting_;  // of the watch
   std::deque<Item> items_;
-  SteadyClock::time_point last_begun_ = SteadyClock::now();  // when a thread took the last item
+  uint64_t taken_ = 0;  // items, so far
   const unsigned threads_max_;
-  unsigned threads_ = 0;
+  unsigned threads_ = 0, idle_ = 0;
   size_t uncounted_ = 0;
 };
 

@@ -320,12 +320,21 @@ void Connection::complete(Transfer& transfer, const Result<void>& outcome) {
 
 bool Connection::look_at_clock(SteadyClock::time_point now) {
   close_if_late(now);
-  timed_ = open_ && (!ready_ || !transfers_.empty() || !outbox_.empty());
+  timed_ = open_ && (!ready_ || !transfers_.empty() || !outbox_.empty() || ends_by_);
   return timed_;
+}
+
+constexpr Error session_ended{.code = Errc::closed, .sys = 0, .context = "tcp: the session ended"};
+
+void Connection::end() {
+  if (!is_sending()) return close(session_ended);
+  if (!ends_by_) ends_by_ = deadline_in(std::chrono::seconds(1));
+  be_timed();
 }
 
 void Connection::close_if_late(SteadyClock::time_point now) {
   if (!open_) return;
+  if (ends_by_ && (*ends_by_ <= now || !is_sending())) return close(session_ended);
   if (!ready_ && ready_by_ <= now) {
     Counters::get().refused.add();
     return close({.code = Errc::timed_out, .sys = 0, .context = "tcp: TLS handshake"});

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -80,12 +81,13 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   void be_timed() {
     if (!std::exchange(timed_, true)) shared_->timed.push_back(weak_from_this());
   }
-  // What was accepted for sending has not all gone out yet.
-  bool is_sending() const { return open_ && (!outbox_.empty() || stream_.backlogged()); }
   bool busy() const { return !transfers_.empty() || !outbox_.empty() || stream_.backlogged() || !ready_; }
 
   // Ends it: closes the socket, then fails the transfers with `why`.
   void close(const Error& why);
+  // The same because its session has ended, once what was accepted for sending has gone out, an acknowledgement say: a
+  // second later at the latest.
+  void end();
   // Drops everything in progress: waiting coroutines are destroyed.
   void drop();
 
@@ -108,6 +110,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   Result<void> was_sent(Result<void> sent);
   void flush();
   void close_if_late(SteadyClock::time_point now);
+  bool is_sending() const { return open_ && (!outbox_.empty() || stream_.backlogged()); }
   void complete(Transfer& transfer, const Result<void>& outcome);
   Transfer* find(uint64_t operation);
   // True when peers that do not read hold half of the bytes that all may hold: from here on only messages are copied or
@@ -128,6 +131,7 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
   size_t queued_ = 0;         // of PortShared::queued
   size_t messages_left_ = 0;  // of this connection, in this receive()
   Deadline ready_by_;
+  std::optional<Deadline> ends_by_;  // end()
   bool open_ = true;
   bool timed_ = false;  // in the port's list of those with deadlines
   bool ready_ = false;  // TLS, if used, is done

@@ -27,7 +27,6 @@ constexpr size_t all_messages_per_turn = 256;  // of all connections per turn
 constexpr unsigned handshakes_per_turn = 2;    // steps of TLS handshakes, the most expensive operation of a connection
 constexpr auto look_every = std::chrono::milliseconds(20);
 constexpr auto session_look_every = std::chrono::seconds(5);
-constexpr Error session_ended{.code = Errc::closed, .sys = 0, .context = "tcp: the session ended"};
 
 Result<void> watch(int epoll, int fd, uint64_t id, uint32_t events) {
   epoll_event event{};
@@ -150,9 +149,7 @@ bool TcpPort::admit(PeerId id, uint64_t session) {
 void TcpPort::remove_peer(PeerId id) {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
-  // What was accepted for sending, an acknowledgement say, still goes out: the look at sessions ends the connection.
-  if (find_key_ && found->second->is_sending()) return;
-  found->second->close(session_ended);
+  found->second->end();
 }
 
 Result<void> TcpPort::send_joined(PeerId id, Bytes first, Bytes second) {
@@ -303,7 +300,7 @@ void TcpPort::look_at_clock() {
   next_session_look_ = now + session_look_every;
   // Disconnects sessions that ended, or were never used.
   for (const auto& [id, connection] : peers_) {
-    if (find_key_ && !find_key_(connection->session(), nullptr)) connection->close(session_ended);
+    if (find_key_ && !find_key_(connection->session(), nullptr)) connection->end();
   }
 }
 

@@ -94,7 +94,12 @@ Task<Result<SessionPtr>> Sessions::prepare(SessionRequest asked) {
   session->own_sequence = random_sequence();
   const auto work = [this, session] { return fill(*session); };
   VB_CO_TRY(co_await endpoint_.pool().run("rdma_prepare", work));
-  if (const uint32_t named = session->asked.peer.queue_pair; named != 0) VB_CO_TRY(co_await connect(session, named));
+  if (const uint32_t named = session->asked.peer.queue_pair; named != 0) {
+    if (const auto connected = co_await connect(session, named); !connected) {
+      endpoint_.discard(std::move(session));  // not here, on a loop
+      co_return std::unexpected(connected.error());
+    }
+  }
   const std::lock_guard lock(mutex_);
   all_.emplace(session->id, Entry{session, deadline_in(options_.prepared_for)});
   co_return session;

@@ -229,6 +229,7 @@ TEST_F(DialectRig, PrepareConnectsToTheQueuePairOfItsTokenAndReadyToItsOwnOnlyWi
   EXPECT_TRUE(write(prepared, "data"));
   const Reply other = ready(prepared, {{"x-amz-rdma-qpn", "2b"}});
   EXPECT_EQ(other.status, 400) << "a client that changes its mind about its queue pair";
+  for (int i = 0; i < 5000 && device.pairs() != 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(device.pairs(), 0u) << "its session has ended";
   EXPECT_EQ(call("GET", "/bucket/k").status, 404);
   rdma::rc::PeerToken without{.queue_pair = 0, .gid = DeviceDouble::gid_of("127.0.0.1")};

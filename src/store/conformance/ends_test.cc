@@ -288,6 +288,14 @@ TEST_P(Ends, ARemovalOfWhatHasEndedInABucketWithVersionsIsOneOfNothing) {
   EXPECT_EQ(versions().size(), 1u);
   sweep_all();
   EXPECT_EQ(versions().size(), 2u) << "a rule's own removal makes its marker";
+  ASSERT_TRUE(t.set_versioning("b", Versioning::suspended));
+  ASSERT_TRUE(put("null", "bytes", 60));
+  t.step_clock(hours(2));
+  RemoveRequest in_its_place;
+  in_its_place.may_add_marker = false;
+  EXPECT_TRUE(t.run(t.engine().remove("b", "null", std::move(in_its_place))))
+      << "the marker takes the null version's row";
+  EXPECT_EQ(versions().size(), 3u);
 }
 
 TEST_P(Ends, EndsSurviveARestartAndACrash) {

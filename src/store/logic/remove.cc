@@ -78,9 +78,11 @@ Result<void> put_delete_marker(Transaction& transaction, Removal& r, const Bucke
 }
 
 // Checks that a marker adds no row. One that hides no object is an additional row, except in a bucket of suspended
-// versioning where it replaces the key's null version.
-Result<void> check_marker_replaces(Transaction& transaction, const BucketRecord& bucket, std::string_view key) {
+// versioning where it replaces the key's null version. `ended`: the current object, whose end has come.
+Result<void> check_marker_replaces(Transaction& transaction, const BucketRecord& bucket, std::string_view key,
+                                   const std::optional<ObjectRecord>& ended) {
   if (bucket.info.versioning == Versioning::suspended) {
+    if (ended && ended->is_null()) return {};
     VB_ASSIGN(const bool replaced, has_older_null_version(transaction, bucket.id, key));
     if (replaced) return {};
   }
@@ -100,7 +102,8 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   if (newest) before = newest->record;
   if (newest && newest->current) current = std::move(newest->record);
   if (bucket.info.versioning == Versioning::off && !current) return {};
-  if ((!current || ended) && !r.request.may_add_marker) VB_TRY(check_marker_replaces(transaction, bucket, r.key));
+  if ((!current || ended) && !r.request.may_add_marker)
+    VB_TRY(check_marker_replaces(transaction, bucket, r.key, current));
   VB_ASSIGN(r.told.modified_us, time_after(transaction, bucket.id, r.key, before, transaction.now_us()));
   VB_TRY(step_aside(transaction, *r.bucket, bucket, r.key, current));
   if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
