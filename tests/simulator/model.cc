@@ -362,6 +362,8 @@ bool Model::sees(Versions& versions, const std::vector<uint32_t>& seen) const {
   return true;
 }
 
+constexpr char unclear = 2;  // of a version: it was seen, or another one with the same bytes
+
 bool Model::sees_versions(Versions& versions, const std::vector<uint32_t>& seen) const {
   const size_t there = versions.size(), count = seen.size();
   // Whether the oldest versions, so many, explain the oldest that were seen, so many.
@@ -377,10 +379,31 @@ bool Model::sees_versions(Versions& versions, const std::vector<uint32_t>& seen)
     }
   }
   if (count > there || at(there, count) == 0) return false;
+  // The same of the newest ones: what is behind [of, n).
+  std::vector<char> rest((there + 1) * (count + 1));
+  const auto behind = [&](size_t of, size_t n) -> char& { return rest[of * (count + 1) + n]; };
+  behind(there, count) = 1;
+  for (size_t of = there; of-- > 0;) {
+    for (size_t n = 0; n <= count; ++n) {
+      const bool seen_here = n < count && seen[n] == versions[of].content && behind(of + 1, n + 1) != 0;
+      behind(of, n) = seen_here || (is_unsure(versions[of]) && behind(of + 1, n) != 0);
+    }
+  }
   std::vector<char> seen_there(there);
   for (size_t of = there, n = count; of > 0; --of) {
     seen_there[of - 1] = matches(of, n) ? 1 : 0;
     if (seen_there[of - 1] != 0) --n;
+  }
+  // Two versions may have the same bytes: of a copy onto its own key. Which of them was seen nothing tells.
+  for (size_t of = 0; of < there; ++of) {
+    if (is_marker(versions[of]) || !is_unsure(versions[of])) continue;
+    bool may_be_it = false, may_be_another = false;
+    for (size_t n = 0; n <= count; ++n) {
+      if (at(of, n) == 0) continue;
+      may_be_it = may_be_it || (n < count && seen[n] == versions[of].content && behind(of + 1, n + 1) != 0);
+      may_be_another = may_be_another || behind(of + 1, n) != 0;
+    }
+    if (may_be_it && may_be_another) seen_there[of] = unclear;
   }
   versions = seen_of(versions, seen_there);
   return true;
@@ -395,7 +418,11 @@ Versions Model::seen_of(const Versions& versions, const std::vector<char>& seen)
   };
   for (size_t at = 0; at < versions.size();) {
     if (!is_marker(versions[at])) {
-      if (seen[at] != 0) keep(versions[at]);
+      if (seen[at] == unclear) {
+        left.push_back(versions[at]);
+      } else if (seen[at] != 0) {
+        keep(versions[at]);
+      }
       ++at;
       continue;
     }
