@@ -11,7 +11,7 @@ from .case import CASES, SOURCES, Failed, Skipped
 from .cases import load
 from .fabric import FabricError
 from .target import Target
-from .wire import Credentials
+from .wire import ConnectionLost, Credentials
 
 
 class Result:
@@ -46,7 +46,9 @@ def run_case(target, one):
         outcome, message = "skip", str(error)
     except Exception as error:  # noqa: BLE001: a case that ends in any other way has failed, too
         where = traceback.extract_tb(error.__traceback__)[-1]
-        outcome, judged, message = "FAIL", False, f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})"
+        # A reply that breaks off, or none: the server's doing. Anything else may be a fault of the case.
+        judged = isinstance(error, (ConnectionLost, OSError))
+        outcome, message = "FAIL", f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})"
         target.forget_connection()
     finally:
         target.end_case()

@@ -161,7 +161,7 @@ static PyObject* queue_take(PyObject* self, PyObject* arguments) {
     Py_BEGIN_ALLOW_THREADS
     code = verbena_queue_next(queue->queue, timeout_ms, &done);
     Py_END_ALLOW_THREADS
-    if (code != VERBENA_OK && PyList_GET_SIZE(all) != 0) break;  // what was taken is not lost: the next call says it
+    if (code != VERBENA_OK && PyList_Size(all) > 0) break;  // what was taken is not lost: the next call says it
     if (code != VERBENA_OK) {
       Py_DECREF(all);
       return raise_last(code);
