@@ -9,6 +9,7 @@ import sys
 import time
 import types
 import unittest
+import uuid
 from unittest import mock
 
 import kv_case
@@ -133,6 +134,27 @@ class Pages(Case):
         with mock.patch.dict(sys.modules, {newer.__name__: newer}):
             found += [self.create(pool).batch_exists(keys), self.create(pool, model_identity_hash="h").batch_exists(keys)]
         self.assertEqual(found, [0, 0, 0, 0, 0, 1, 1, 0])
+
+    def test_adapters_name_the_cache_by_name_and_path_and_not_by_the_id_of_a_start(self):
+        class Reference:
+            def __init__(self, lora_name, lora_path):
+                self.lora_id, self.lora_name, self.lora_path = uuid.uuid4().hex, lora_name, lora_path
+
+            def __repr__(self):
+                return f"Reference({self.lora_id}, {self.lora_name}, {self.lora_path})"
+
+        sglang_host.install()
+        described = importlib.import_module("verbena.kv.sglang").describe
+        arguments, named = types.ModuleType("sglang.srt.server_args"), []
+        for given in ([Reference("a", "/a"), Reference("b", "/b")], [Reference("b", "/b"), Reference("a", "/a")], ["b=/b", "a=/a"],
+                      {"a": "/a", "b": "/b"}, [{"lora_name": "a", "lora_path": "/a"}, {"lora_name": "b", "lora_path": "/b"}],
+                      [Reference("a", "/a"), Reference("b", "/c")], ["/a"], "/a", None):
+            arguments.get_global_server_args = lambda given=given: types.SimpleNamespace(lora_paths=given)
+            with mock.patch.dict(sys.modules, {arguments.__name__: arguments}):
+                named.append(str(described(types.SimpleNamespace(model_name="m", tp_size=1, tp_rank=0))))
+        self.assertEqual(named[:5], named[:1] * 5)
+        self.assertEqual(named[6], named[7])
+        self.assertEqual(len({named[0], named[5], named[6], named[8]}), 4)
 
     def test_heads_that_are_split_are_refused(self):
         with self.assertRaisesRegex(ValueError, "tp_lcm_size"):

@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 import unittest
+from unittest import mock
 
 import kv_case
 
 import verbena  # noqa: E402
 from verbena import kv  # noqa: E402
-from verbena.kv import _blocks, _breaker  # noqa: E402
+from verbena.kv import _blocks, _breaker, _doubts  # noqa: E402
 from verbena.kv.store import hash_of  # noqa: E402
 
 SIZE = 16384
@@ -262,6 +263,49 @@ class Waiting(Case):
         self.assertEqual(store.save(queued, bytearray(SIZE), SIZE).result(), [True])
         self.assertEqual(store.present(queued), [True])
 
+    @contextlib.contextmanager
+    def unanswered(self):
+        """Saves raise, and are carried out when what this yields is called."""
+        original, late = _blocks.Blocks.put_absent, []
+
+        def fails(blocks, *given):
+            late.append(lambda: original(blocks, *given))
+            raise verbena.errors.TimedOut("no answer")
+        with mock.patch.object(_blocks.Blocks, "put_absent", fails):
+            yield lambda: [late.pop()() for _ in list(late)]
+
+    def test_a_save_without_an_answer_that_lands_after_a_clear_is_removed(self):
+        store, passes = self.store(doubt_ms=2000), []
+        hashes, remove = [os.urandom(16), os.urandom(16)], store._remove_keys
+        with self.unanswered() as land:
+            self.assertEqual(store.save(hashes, bytearray(2 * SIZE), SIZE).result(), [False, False])
+
+            def remove_and_land(keys):
+                remove(keys)
+                if keys:
+                    passes.append((keys, store.leading(hashes)))
+                    land()
+            store._remove_keys = remove_and_land
+            store.clear()
+            land()
+        self.assertEqual(store.present(hashes), [False, False])
+        self.assertEqual(passes, [([store.key(one) for one in hashes], 0)] * len(passes))  # no question is answered meanwhile
+        self.assertGreater(len(passes), 1)
+        self.assertTrue(store.usable)
+        self.assertEqual(store.save(hashes, bytearray(2 * SIZE), SIZE).result(), [True, True])
+
+    def test_a_clear_that_fails_remembers_what_is_in_doubt(self):
+        store = self.store(doubt_ms=100)
+        with self.unanswered():
+            store.save([b"h" * 16], bytearray(SIZE), SIZE).result()
+        remove, store._remove_keys = store._remove_keys, lambda keys: keys and self.fail("no answer")
+        for _ in range(2):
+            with self.assertRaisesRegex(AssertionError, "no answer"):
+                store.clear()
+        store._remove_keys = remove
+        store.clear()
+        self.assertEqual(store._doubts._entries, [])
+
     def test_clear_ends_the_leases_of_its_questions(self):
         store = self.store(lease_ms=60_000)
         hashes = self.filled(store, 2)
@@ -282,6 +326,27 @@ class Waiting(Case):
             return answer
         store._match = match_and_clear
         self.assertEqual(store.leading(hashes), 0)
+
+
+class Doubted(unittest.TestCase):
+    def test_the_bound_begins_when_the_server_has_answered(self):
+        doubts = _doubts.Doubts(100)
+        with mock.patch.object(_doubts.time, "monotonic", lambda: now):
+            for now, since in ((0, None), (5000, 5000), (5099, 5000)):
+                if now == 0:
+                    doubts.add(["k"])
+                else:
+                    doubts.answered()
+                self.assertEqual(doubts._entries, [(since, ["k"])])
+            now = 5100
+            doubts.answered()
+            self.assertEqual(doubts._entries, [])
+
+    def test_what_the_server_has_refused_is_no_doubt(self):
+        errors = verbena.errors
+        self.assertEqual([_doubts.is_doubt(one) for one in (None, errors.SlowDown(), errors.AccessDenied(), errors.ConnectionFailed())], [False] * 4)
+        self.assertEqual([_doubts.is_doubt(one) for one in (errors.TimedOut(), errors.OutcomeUnknown(), errors.ServerError(), errors.Cancelled(),
+                                                            errors.MalformedReply())], [True] * 5)
 
 
 class Namespaces(Case):

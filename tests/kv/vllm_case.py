@@ -1,5 +1,6 @@
 """What the tests of the vLLM connector share: a server, and engines on it whose blocks are all compared."""
 import random
+import time
 import unittest
 
 import kv_case
@@ -37,6 +38,12 @@ class Case(unittest.TestCase):
         patient = {"deadline_ms": 20_000, "lookup_ms": 20_000}  # a busy machine is no lost server
         settings = self.server.settings(**{**patient, **{name: value for name, value in options.items() if name not in names}})
         return Engine(settings, model=model or self.id(), **{name: value for name, value in options.items() if name in names})
+
+    def until(self, condition):
+        end = time.monotonic() + 30
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
 
     def good(self, one):
         self.assertEqual(one.wrong, 0, "blocks differ from what computing them gives")

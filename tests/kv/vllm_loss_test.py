@@ -7,6 +7,7 @@ import sys
 import threading
 import types
 import unittest
+from unittest import mock
 
 import kv_case
 
@@ -16,7 +17,7 @@ import vllm_host  # noqa: E402
 from engine import Request  # noqa: E402
 from vllm_case import SHARED, Case, requests  # noqa: E402
 
-from verbena.kv import _blocks  # noqa: E402
+from verbena.kv import _blocks, _removal  # noqa: E402
 from verbena.kv._vllm_verdicts import Computed, Verdicts  # noqa: E402
 
 OLDER = {"without": ("KVConnectorWorkerMetadata",)}  # a host whose workers cannot say which step an output is of
@@ -185,6 +186,37 @@ class Losses(Case):
         worker.shutdown()
 
 
+    def test_a_step_of_several_groups_is_held_whole_or_not_at_all(self):
+        vllm_host.install()
+        layers = ["a", "b"]
+        worker = vllm_host.load(vllm_host.config(self.server.settings(saves_max=3, deadline_ms=20_000), model="groups"),
+                                vllm_host.KVConnectorRole.WORKER, vllm_host.cache_config(layers, 16, groups=[["a"], ["b"]]))
+        self.addCleanup(worker.shutdown)
+        caches = {"a": torch.randint(99, (2, 16, 4, 2, 8), dtype=torch.int16), "b": torch.randint(99, (2, 16, 4, 1, 8), dtype=torch.int16)}
+        worker.register_kv_caches(caches)
+        moved, meta = importlib.import_module("verbena.kv._vllm_scheduler").Moved, importlib.import_module("verbena.kv.vllm").VerbenaMetadata
+        store, hashes = worker._working.store, [[bytes([group, i]) * 16 for i in range(1, 6)] for group in range(2)]
+
+        def step(plan):
+            worker.bind_connector_metadata(plan)
+            worker.start_load_kv(None)
+            worker.wait_for_save()
+        for i in range(5):
+            step(meta([], [moved("r", [[hashes[0][i]], [hashes[1][i]]], [[i + 1], [i + 1]])], i + 1))
+        step(meta(step=6, verdicts={i: frozenset() for i in range(1, 6)}))
+        self.assertTrue(store.flush())
+        self.assertEqual([store.present(some) for some in hashes], [[True] * 3 + [False] * 2] * 2)
+        before = {name: one.clone() for name, one in caches.items()}
+        for one in caches.values():
+            one.fill_(-1)
+        worker.bind_connector_metadata(meta([moved("r", [some[:3] for some in hashes], [[1, 2, 3]] * 2)], step=7))
+        worker.start_load_kv(None)
+        for name in layers:
+            worker.wait_for_layer_load(name)
+        self.assertEqual(worker.get_block_ids_with_load_errors(), set())
+        self.assertTrue(all(torch.equal(caches[name][:, 1:4], before[name][:, 1:4]) for name in layers))
+
+
 class Resets(Case):
     """After other weights were loaded nothing of before is found or stored."""
 
@@ -204,6 +236,12 @@ class Resets(Case):
         one.run()
         return one
 
+    def run_after_reset(self, one):
+        """Steps to the end, with the removal over before the last ones: what was computed until then is stored with the next step."""
+        one.step()
+        self.until(lambda: one.workers[0].connector._working._removal.ended)
+        one.run()
+
     def test_a_reset_removes_the_blocks(self):
         first = self.old()
         first.flush()
@@ -220,7 +258,7 @@ class Resets(Case):
         one.load_weights(1)
         self.assertEqual(one.connector.get_num_new_matched_tokens(again, 0), (0, False))
         one.add(Request("new", range(400, 420)))
-        one.run()
+        self.run_after_reset(one)
         one.flush()
         self.assertEqual(one.connector.get_num_new_matched_tokens(again, 0), (0, False))  # by the server's answer now
         self.assertGreater(one.connector.get_num_new_matched_tokens(Request("other", range(400, 420)), 0)[0], 0)
@@ -243,7 +281,7 @@ class Resets(Case):
                 else:
                     threading.Timer(0.2, free.set).start()
                 one.add(Request("new", PROMPT[:20]))
-                one.run()
+                self.run_after_reset(one)
                 one.flush()
                 one.shutdown()
                 self.good(one)
@@ -255,7 +293,7 @@ class Resets(Case):
         one.step()
         one.load_weights(1)
         one.add(Request("new", range(400, 420)))
-        one.run()
+        self.run_after_reset(one)
         one.shutdown()
         self.good(one)
         self.fresh(self.id(), 13)  # the request that was preempted by the reset has computed them anew
@@ -267,7 +305,7 @@ class Resets(Case):
             one.add(Request("old", PROMPT, outputs=5))
             one.step()
             one.load_weights(1, preempt=False)
-            one.run()
+            self.run_after_reset(one)
             one.shutdown()
             begins = self.engine(model, **options)  # with the first blocks stored, what came after them would be found
             begins._all("load_weights", 1)
@@ -279,39 +317,67 @@ class Resets(Case):
     def test_a_reset_that_the_server_does_not_hear_finds_nothing_until_it_does(self):
         one = self.old()
         one.flush()
-        scheduling, remove = one.connector._scheduling, one.connector._scheduling.store.clear
-        scheduling.store.clear = lambda namespaces: self.fail("no answer")
-        self.assertFalse(one.load_weights(1))
-        one.add(Request("other", range(400, 420)))
-        one.run()
-        self.assertEqual(one.connector.get_num_new_matched_tokens(Request("y", PROMPT), 0), (0, False))
-        scheduling.store.clear, scheduling._removing = remove, 0.0
+        scheduling = one.connector._scheduling
+        with mock.patch.object(_removal, "AGAIN_S", 0.05), mock.patch.object(scheduling.store, "_clear", lambda *given: self.fail("no answer")):
+            self.assertFalse(one.load_weights(1))
+            one.add(Request("other", range(400, 420)))
+            one.run()
+            self.assertEqual(one.connector.get_num_new_matched_tokens(Request("y", PROMPT), 0), (0, False))
+        self.until(lambda: scheduling._removal.ended)
         self.assertEqual(one.connector.get_num_new_matched_tokens(Request("z", PROMPT), 0), (0, False))
-        self.assertIsNone(scheduling._removing)
         one.shutdown()
+
+    def test_a_removal_that_takes_long_holds_no_question_and_no_step_up(self):
+        one, free, over = self.old(), threading.Event(), []
+        one.flush()
+        scheduling, working = one.connector._scheduling, one.workers[0].connector._working
+        for store in (scheduling.store, working.store):
+            def long(*given, clear=store._clear, **named):
+                free.wait(3)
+                clear(*given, **named)
+                over.append(store)
+            store._clear, store.options.deadline_ms = long, 20
+        self.assertFalse(one.load_weights(1))
+        one.add(Request("new", PROMPT))
+        one.step()
+        one.step()
+        self.assertEqual(one.connector.get_num_new_matched_tokens(Request("y", PROMPT), 0), (0, False))
+        self.assertEqual(over, [])
+        working.store.options.deadline_ms = scheduling.store.options.deadline_ms = 20_000
+        free.set()
+        self.until(lambda: scheduling._removal.ended and working._removal.ended)
+        one.run()
+        one.flush()
+        one.shutdown()
+        self.good(one)
+        self.fresh(self.id(), 13)  # what was computed meanwhile was held
 
     def test_a_worker_that_cannot_remove_loads_and_saves_nothing(self):
         one = self.old()
         one.flush()
         one.load_weights(1)
         working = one.workers[0].connector._working
-        working.store.clear = lambda timeout: self.fail("a reason")
-        one.add(Request("new", range(400, 420)))
-        with self.assertLogs("verbena.kv", "ERROR"):
+        saved = working.store.statistics.all()["saves"]
+        with mock.patch.object(_removal, "AGAIN_S", 0.05), mock.patch.object(working.store, "_clear", lambda *given: self.fail("a reason")):
+            one.add(Request("new", range(400, 420)))
+            with self.assertLogs("verbena.kv", "ERROR"):
+                one.run()
+                working._removal.wait_tried(30)
+            self.assertFalse(working._removal.ended)
+            one.forget()
+            one.add(Request("again", [*range(400, 420), 9]))
             one.run()
-        self.assertIsNotNone(working._removing)
-        one.forget()
-        one.add(Request("again", [*range(400, 420), 9]))
+            self.assertEqual((one.loaded, one.wrong, working.store.statistics.all()["saves"]), (0, 0, saved))
+        self.until(lambda: working._removal.ended)
+        one.add(Request("stores", range(500, 504)))
         one.run()
-        self.assertEqual((one.loaded, one.wrong), (0, 0))
-        del working.store.clear
-        working._removing = 0.0
-        for loaded in (0, 5):
+        one.flush()
+        for _ in range(2):
             one.forget()
             one.add(Request("later", range(400, 421)))
             one.run()
             one.flush()
-            self.assertEqual(one.loaded, loaded)
+        self.assertEqual(one.loaded, 10)
         one.shutdown()
         self.good(one)
 

@@ -135,11 +135,32 @@ class Engines(Case):
         with mock.patch.object(names, "describe", describe):
             one = self.engine()
         working, scheduling = one.workers[0].connector._working, one.connector._scheduling
+        one.add(Request("begins", [1]))
+        one.run()
+        self.until(lambda: working.store.usable)
         self.assertEqual(self.run_one(one, "first"), 0)
         self.assertEqual(working.store.namespace, scheduling.namespaces[0])
         self.assertEqual(self.run_one(one, "second"), 6)
         self.good(one)
         one.shutdown()
+
+    def test_a_worker_that_follows_to_another_layout_goes_on_without_a_cache(self):
+        vllm_host.install()
+        tensor, plan = torch.zeros(2, 8, 4, 2, 8, dtype=torch.int16), importlib.import_module("verbena.kv.vllm").VerbenaMetadata
+        config = vllm_host.config(self.server.settings(deadline_ms=20_000, retry_ms=10), model="follows")
+        self.worker(tensor, "follows")
+        worker = vllm_host.load(vllm_host.config(self.server.settings(), model="own"), vllm_host.KVConnectorRole.WORKER,
+                                vllm_host.cache_config(["l"], 8))
+        self.addCleanup(worker.shutdown)
+        worker.register_kv_caches({"l": torch.zeros(2, 8, 2, 4, 8, dtype=torch.int16)})
+        worker.bind_connector_metadata(plan(step=1, description=names.describe(config, 0)))
+        with self.assertLogs("verbena.kv", "ERROR") as logged:
+            worker.start_load_kv(None)
+            self.until(lambda: worker._working.store._mismatch is not None)
+        worker.wait_for_save()
+        self.until(lambda: not worker._working.store._breaker.closed)
+        self.assertEqual([worker._working.store.usable, len(logged.records)], [False, 1])
+        self.assertEqual(worker._working.store.leading([bytes(16)]), 0)
 
 
 if __name__ == "__main__":

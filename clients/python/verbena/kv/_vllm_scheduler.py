@@ -3,13 +3,13 @@ import dataclasses
 import logging
 import time
 
+from ._removal import Removal
 from ._vllm_namespace import adapter_of, all_ranks, describe, group_hash
 from ._vllm_verdicts import Computed, Verdicts
 from .store import KvStore, namespace_id
 
 log = logging.getLogger("verbena.kv")
 _REMEMBERED_S = 1.0  # an answer is not asked for again that long: the scheduler repeats its question at every step
-_REMOVED_AGAIN_S = 1.0  # between tries to remove the blocks of before a reset
 
 
 @dataclasses.dataclass
@@ -57,7 +57,7 @@ class Scheduling:
         self.store = KvStore(description=described[0], **options)
         self._found, self._tracked, self._loads = {}, {}, []
         self._verdicts, self._generation = Verdicts(self._block_size, _ahead(config)), 0
-        self._removing = None  # since a reset: when the blocks of before it are to be removed again
+        self._removal = None   # since a reset: of the blocks of before it
         self._opens = 0        # questions are answered again when this step's output is known; None: with the next step's
 
     # ---- Questions ----
@@ -154,26 +154,19 @@ class Scheduling:
     # ---- A reset ----
 
     def reset(self):
-        """Nothing of before is found or stored any more. False if blocks could not be removed: until they are, nothing is found."""
+        """Nothing of before is found or stored any more. False if blocks are not removed after the deadline: until they are, nothing is
+        found."""
         self._generation += 1
         self._found.clear()
         held = {block for tracked in self._tracked.values() for ids in tracked.block_ids for block in ids}
         self._verdicts.reset(held.union(range(self._blocks or 0)))
-        self._opens, self._removing = None, 0.0
-        return self._remove()
-
-    def _remove(self):
-        try:
-            self.store.clear(self.namespaces)
-        except Exception as error:
-            log.error("verbena.kv: the cache was not reset: %s", error)
-            self._removing = time.monotonic() + _REMOVED_AGAIN_S
-            return False
-        self._removing = None
-        return True
+        if self._removal is not None:
+            self._removal.stop()
+        self._opens, self._removal = None, Removal(self.store, self.namespaces)
+        return self._removal.wait_tried(self.store.options.deadline_ms / 1000)
 
     def _open(self):
         """Whether questions are answered: since a reset the workers have ended their saves of before it, and what there was is removed."""
         if self._opens is None or self._verdicts.known < self._opens:
             return False
-        return self._removing is None or (self.store.usable and time.monotonic() >= self._removing and self._remove())
+        return self._removal is None or self._removal.ended

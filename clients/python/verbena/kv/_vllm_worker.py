@@ -6,15 +6,14 @@ scheduler tells which requests of that step have computed over blocks that some 
 """
 import dataclasses
 import logging
-import time
 
 import torch
 
+from ._removal import Removal
 from ._vllm_namespace import backend_of, layout_of
 from .store import KvStore
 
 log = logging.getLogger("verbena.kv")
-_REMOVED_AGAIN_S = 1.0  # between tries to remove the blocks of before a reset
 
 
 class Layer:
@@ -56,6 +55,7 @@ class Saving:
 
     group: int
     rows: Rows
+    start: int    # of the first row in its memory, which all groups of a step share
     hashes: list
     block_ids: list
     owners: list  # the request of each row
@@ -80,7 +80,8 @@ class Working:
         self._layers, self._sizes, self._steps, self._backend = {}, {}, [], None
         self._loading, self._lost, self._saving = {}, set(), []
         self._held, self._generation = {}, 0  # saves of a step, until the verdict on it
-        self._removing = None                 # since a reset: when the blocks of before it are to be removed
+        self._judged = []                     # (saves of a step, its verdict), until the blocks of before a reset are removed
+        self._removal = None                  # since a reset: of the blocks of before it
 
     # ---- The engine's memory ----
 
@@ -94,13 +95,13 @@ class Working:
             for layer in self._of_group(group):
                 layer.first, first = first, first + layer.size
             self._sizes[group] = first
-        self._agree()
+        self.store.agree("layout.json", self._layout())
 
-    def _agree(self):
+    def _layout(self):
         tokens = self._config.cache_config.block_size
-        self.store.agree("layout.json", {str(group): [
+        return {str(group): [
             [layer.name, layer.size, *layout_of(layer.tensor, layer.dim, tokens, backend_of(self._config, layer.name, self._backend))]
-            for layer in self._of_group(group)] for group in self._sizes})
+            for layer in self._of_group(group)] for group in self._sizes}
 
     def register_one(self, tensor, blocks, backend=None):
         """One tensor for all layers, and the class of their attention."""
@@ -119,40 +120,35 @@ class Working:
             self._adopt({**plan.description, "rank": self.store.description["rank"]})
         if plan.generation != self._generation:
             self._generation = plan.generation
-            while self._held:
-                self._drop(self._held.popitem()[1])
-            self._removing = 0.0 if self._saves else None
+            self._reset()
         self._settle(plan.verdicts)
         if self._removed():
+            self._store_judged()
             self.start(plan.loads)
-            self._begin_saves(plan.saves, plan.step)
         else:
             self._refuse(plan.loads)
+        self._begin_saves(plan.saves, plan.step)
+
+    def _reset(self):
+        for held in [*self._held.values(), *(held for held, _ in self._judged)]:
+            self._drop(held)
+        self._held, self._judged = {}, []
+        if self._removal is not None:
+            self._removal.stop()
+        self._removal = Removal(self.store) if self._saves else None
 
     def _adopt(self, description):
-        """The scheduler's view of what the blocks are: a model that is being loaded may change its configuration, in a worker alone."""
+        """The scheduler's view of what the blocks are: a model that is being loaded may change its configuration, in a worker alone.
+        The engine runs: nothing is raised, and until layouts are agreed on all is a miss."""
         if description == self.store.description:
             return
         log.info("verbena.kv: this worker's configuration differs from the scheduler's, which names the cache")
         self.store.close()
-        self.store = KvStore(description=description, **self._options)
-        if self._sizes:
-            self._agree()
+        self.store = KvStore(description=description, documents={"layout.json": self._layout()} if self._sizes else {}, **self._options)
 
     def _removed(self):
         """Whether what was stored before the last reset is removed, and no save of then is in flight."""
-        if self._removing is None:
-            return True
-        if not self.store.usable or time.monotonic() < self._removing:
-            return False
-        try:
-            self.store.clear(timeout=self.store.options.deadline_ms / 1000)
-        except Exception as error:
-            log.error("verbena.kv: after a reset, nothing is loaded or saved until the blocks of before it are removed: %s", error)
-            self._removing = time.monotonic() + _REMOVED_AGAIN_S
-            return False
-        self._removing = None
-        return True
+        return self._removal is None or self._removal.ended
 
     # ---- Loads ----
 
@@ -285,22 +281,27 @@ class Working:
     # ---- Saves ----
 
     def _begin_saves(self, saves, step):
-        """Memory for the blocks of this step, which save_layer fills. As many batches are held at most as are saved at once."""
-        if not self._saves or not self.store.usable:
+        """Memory for the blocks of this step, which save_layer fills. As many steps are held at most as there are batches saved at once: a
+        step is one batch, since a block of which some groups are missing is never found."""
+        if not self._saves or not (self.store.usable or not self._removed()):
             return
-        for group, size in self._sizes.items():
-            real = {}
-            for moved in saves:
+        real = {group: {} for group in self._sizes}
+        for moved in saves:
+            for group, of_group in real.items():
                 for one, block in self._real(moved, group):
-                    real.setdefault(one, (block, moved.request_id))
-            if not real:
-                continue
-            if sum(map(len, self._held.values())) >= self.store.options.saves_max:
-                self.store.statistics.add(blocks_dropped=len(real))
-                continue
-            blocks, owners = zip(*real.values())
-            self._saving.append(Saving(group, Rows(self.store, len(real), size), list(real), list(blocks), owners, set()))
-            self._held.setdefault(step, []).append(self._saving[-1])
+                    of_group.setdefault(one, (block, moved.request_id))
+        real = {group: of_group for group, of_group in real.items() if of_group}
+        if not real:
+            return
+        if len(self._held) + len(self._judged) >= self.store.options.saves_max:
+            self.store.statistics.add(blocks_dropped=sum(map(len, real.values())))
+            return
+        rows = {group: Rows(self.store, len(of_group), self._sizes[group]) for group, of_group in real.items()}
+        _, starts = self._one_memory(rows)
+        for group, of_group in real.items():
+            blocks, owners = zip(*of_group.values())
+            self._saving.append(Saving(group, rows[group], starts[group], list(of_group), list(blocks), owners, set()))
+        self._held[step] = self._saving
 
     def save_layer(self, name):
         layer = self._layers.get(name)
@@ -317,23 +318,35 @@ class Working:
 
     def _settle(self, verdicts):
         for step, dropped in verdicts.items():
-            for saving in self._held.pop(step, ()):
-                self._store(saving, dropped)
+            if step in self._held:
+                self._judged.append((self._held.pop(step), dropped))
         for step in [one for one in self._held if verdicts and one < max(verdicts)]:  # the host has not passed its verdict on
             self._drop(self._held.pop(step))
 
-    def _store(self, saving, dropped):
-        """After the verdict on a step: blocks of other requests than those leave."""
-        size, rows = self._sizes[saving.group], range(len(saving.hashes))
+    def _store_judged(self):
+        judged, self._judged = self._judged, []
+        for held, dropped in judged:
+            self._store(held, dropped)
+
+    def _store(self, held, dropped):
+        """After the verdict on a step: blocks of other requests than those leave, in one batch."""
+        rows = [self._rows_to_store(saving, dropped) for saving in held]
+        wanted = sum(map(len, rows))
+        self.store.statistics.add(blocks_dropped=sum(len(saving.hashes) for saving in held) - wanted)
+        if not wanted:
+            return
+        if len(held) == 1:
+            saving, size = held[0], self._sizes[held[0].group]
+            self.store.save([saving.hashes[row] for row in rows[0]], saving.rows.memory, size, offsets=[row * size for row in rows[0]])
+        else:
+            items = [(self.store.bucket, self.store.key(saving.hashes[row]), saving.start + row * self._sizes[saving.group],
+                      self._sizes[saving.group]) for saving, some in zip(held, rows) for row in some]
+            self.store.save_items(items, held[0].rows.memory)
+
+    def _rows_to_store(self, saving, dropped):
         if len(saving.copied) < len(self._of_group(saving.group)):
-            rows = ()  # its step was not carried out
-        elif dropped:
-            rows = [row for row in rows if saving.owners[row] not in dropped]
-        self.store.statistics.add(blocks_dropped=len(saving.hashes) - len(rows))
-        if len(rows) == len(saving.hashes):
-            self.store.save(saving.hashes, saving.rows.memory, size)
-        elif rows:
-            self.store.save([saving.hashes[row] for row in rows], saving.rows.memory, size, offsets=[row * size for row in rows])
+            return ()  # its step was not carried out
+        return [row for row in range(len(saving.hashes)) if saving.owners[row] not in dropped]
 
     def _drop(self, held):
         self.store.statistics.add(blocks_dropped=sum(len(one.hashes) for one in held))

@@ -52,9 +52,29 @@ def _engine_facts():
         except Exception:  # an older host, or one that has not set them
             continue
         told = {name: getattr(arguments, name, None) for name in _ARGUMENTS}
+        told["lora_paths"] = _adapters(told["lora_paths"])
         told["weights"] = "dummy" if "dummy" in str(getattr(arguments, "load_format", "")) else ""
         return {"arguments": {name: value if isinstance(value, (bool, int, float, type(None))) else str(value) for name, value in told.items()}}
     return {"arguments": None}
+
+
+def _adapters(given):
+    """Name and path of each adapter, sorted, from any form in which the host holds them: "path" or "name=path", a mapping, objects. Objects
+    have an id of their own that is random at each start, so their text names nothing."""
+    if given is None:
+        return None
+    pairs = given.items() if isinstance(given, dict) else map(_adapter, [given] if isinstance(given, str) else given)
+    return str(sorted([str(name), str(path)] for name, path in pairs))
+
+
+def _adapter(one):
+    if isinstance(one, str):
+        name, sign, path = one.partition("=")
+        return (name, path) if sign else (one, one)
+    name, path = (one.get(field) if isinstance(one, dict) else getattr(one, field, None) for field in ("lora_name", "lora_path"))
+    if path is None:
+        raise ValueError(f"this SGLang is too new for VerbenaStorage: an adapter is a {type(one).__name__} without lora_path")
+    return name, path
 
 
 def _never_raises(otherwise):

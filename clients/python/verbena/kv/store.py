@@ -24,6 +24,7 @@ from .._match import DISK, MEMORY
 from .._namespace import Mismatch, agree, canonical, namespace_id
 from ._blocks import Blocks, bytes_of
 from ._breaker import Breaker
+from ._doubts import Doubts, is_doubt
 from ._statistics import Statistics
 from ._transfer import Load, Transfer, arrived, is_miss
 
@@ -31,6 +32,7 @@ log = logging.getLogger("verbena.kv")
 _MATCH_MAX = 65536  # hashes of one question
 _HELD_MAX = 64  # questions whose leases are remembered
 _FLUSH_S = 10.0
+_REMOVED_AGAIN_S = 1.0  # of blocks whose saves are in doubt
 _LATE = 0.9     # the part of a deadline from which on a call that missed it is the server's: the rest of it may have been a wait for a thread
 
 
@@ -48,6 +50,7 @@ class Options:
     deadline_ms: int = 1000      # of a load
     lookup_ms: int = 200         # of a question
     save_ms: int = 10_000        # of a save, which no request waits for
+    doubt_ms: int = 30_000       # how long the server may go on with a save that got no answer, while it answers others
     ttl: int = 0                 # seconds after which a block that was saved ends; 0: it has no end
     lease_ms: int = 0            # how long a block that was found can be loaded although it is evicted or removed
     failures_max: int = 3
@@ -102,21 +105,29 @@ def hash_of(value):
 class KvStore:
     """A cache of one namespace; any thread. Blocks are named by hashes of 16 or 32 bytes (hash_of)."""
 
-    def __init__(self, bucket, description, **options):
+    def __init__(self, bucket, description, *, documents=None, **options):
+        """`documents` are further ones that all users of the namespace share, as `agree` stores them. If they are given, nothing waits for
+        the server, and what it or another document refuses is logged: the cache is not usable until all is agreed on."""
         self.options = Options.of({"bucket": bucket, **options})
         self.bucket, self.description = bucket, {**description, **({"label": str(self.options.label)} if self.options.label else {})}
         self.namespace = namespace_id(self.description)
         self.statistics = Statistics()
-        self._documents = {"namespace.json": canonical(self.description).encode()}
+        self._documents = {"namespace.json": canonical(self.description).encode(),
+                           **{name: canonical(facts).encode() for name, facts in (documents or {}).items()}}
         self._client, self._verified, self._mismatch = None, False, None
         self._saves, self._flushing = threading.BoundedSemaphore(self.options.saves_max), threading.Lock()
+        self._doubts, self._clearing, self._clears = Doubts(self.options.doubt_ms / 1000), threading.Lock(), collections.deque()
+        self.closed = False
         self._generation = 0  # how often it was cleared: saves and answers of before are dropped
         self._leased = {"lease_ms": self.options.lease_ms} if self.options.lease_ms else {}
         self._held = collections.deque(maxlen=_HELD_MAX)
         self._breaker = Breaker(self._probe, failures_max=self.options.failures_max, retry_s=self.options.retry_ms / 1000)
         self._pool = concurrent.futures.ThreadPoolExecutor(self.options.threads, thread_name_prefix="verbena-kv")
         self._save_pool = concurrent.futures.ThreadPoolExecutor(self.options.threads, thread_name_prefix="verbena-kv-save")
-        self._agree_now()
+        if documents is None:
+            self._agree_now()
+        else:
+            self._pool.submit(self._agree_later)
 
     # ---- The server ----
 
@@ -130,6 +141,14 @@ class KvStore:
         except (errors.VerbenaError, concurrent.futures.TimeoutError) as error:
             log.warning("verbena.kv: %s is not usable (%s): everything is a miss until it is", self.options.endpoint or "the server",
                         str(error) or "no answer before the deadline")
+            self._breaker.open()
+
+    def _agree_later(self):
+        try:
+            self._verify()
+        except Exception as error:
+            if self._mismatch is None:  # else it has been logged
+                log.error("verbena.kv: %s is not usable (%s): everything is a miss until it is", self.options.endpoint or "the server", error)
             self._breaker.open()
 
     def agree(self, name, facts):
@@ -173,8 +192,12 @@ class KvStore:
 
     @property
     def usable(self):
-        """Whether calls go to the server: it was seen, and the breaker is closed."""
-        return self._verified and self._breaker.closed
+        """Whether calls go to the server: it was seen, the breaker is closed, and no blocks are being removed by `clear`."""
+        return self._verified and self._breaker.closed and not self._clears
+
+    def _succeeded(self):
+        self._breaker.succeeded()
+        self._doubts.answered()
 
     def _failed(self, error):
         self.statistics.add(errors=1)
@@ -197,6 +220,7 @@ class KvStore:
 
     def close(self):
         """Ends what is in flight; later calls are misses."""
+        self.closed = True
         self._breaker.open()
         self._breaker.close()
         if self._client is not None:
@@ -213,17 +237,33 @@ class KvStore:
     def clear(self, namespaces=None, *, timeout=_FLUSH_S):
         """Removes every block of the namespaces, as when a model's weights have changed; leases of this store's questions end. Saves of
         this store that have not begun are dropped, and those that have are waited for (`timeout` seconds), so that nothing of before is
-        stored after this. Raises what goes wrong."""
-        self._generation += 1
+        stored after this. If the server has not answered a save, this takes `doubt_ms` longer, while which its blocks are removed again and
+        again. Until it is over, all is a miss. Raises what goes wrong."""
+        self.outdate()
         if self._client is None:
             raise errors.VerbenaError("the server was never seen")
+        self._clears.append(None)
+        try:
+            with self._clearing:
+                self._clear(namespaces or (self.namespace,), timeout)
+        finally:
+            self._clears.pop()
+
+    def _clear(self, namespaces, timeout):
         self._end_leases()
         if not self.flush(timeout):
             raise errors.VerbenaError(f"saves of before did not end within {timeout:g} s")
-        for namespace in namespaces or (self.namespace,):
-            keys = [entry.key for entry in self._client.list(self.bucket, f"{namespace}/") if not entry.key.endswith(".json")]
-            if keys:
-                self._client.remove_many([(self.bucket, key) for key in keys]).check()
+        for namespace in namespaces:
+            self._remove_keys([entry.key for entry in self._client.list(self.bucket, f"{namespace}/") if not entry.key.endswith(".json")])
+        self._doubts.remove(self._remove_keys, _REMOVED_AGAIN_S, lambda: self.closed)
+
+    def _remove_keys(self, keys):
+        if keys:
+            self._client.remove_many([(self.bucket, key) for key in keys]).check()
+
+    def outdate(self):
+        """Saves that have not begun, and answers that are not there yet, are dropped."""
+        self._generation += 1
 
     def _end_leases(self):
         held, self._held = self._held, collections.deque(maxlen=_HELD_MAX)
@@ -322,7 +362,7 @@ class KvStore:
         except (errors.VerbenaError, concurrent.futures.CancelledError, RuntimeError) as error:
             self._failed(error)
             return otherwise
-        self._breaker.succeeded()
+        self._succeeded()
         return answer
 
     def _find(self, hashes, namespaces, lease):
@@ -438,7 +478,7 @@ class KvStore:
             self._failed(error)
         else:
             self.statistics.add(deadlines=load.late)  # it has waited for a thread
-            self._breaker.succeeded()
+            self._succeeded()
 
     def _run_save(self, save, items, memory, generation):
         if generation != self._generation:
@@ -451,17 +491,21 @@ class KvStore:
             done = items.put_absent(self._client, memory, ttl) if blocks else self._client.put_many(items, memory, if_absent=True, ttl=ttl)
             error, present = _fault(done), done.present
             outcome = [True] * len(items) if not done.failed else [one.error is None for one in done]
+            doubted = [item[1] for item, one in zip(items, done) if is_doubt(one.error)] if done.failed else ()
         except Exception as caught:
             error, present = caught, 0
+            doubted = [item[1] for item in items] if is_doubt(caught) else ()
+        if doubted:
+            self._doubts.add(doubted)  # before a flush sees that it has ended
         self._saves.release()
         save.ended(outcome, error)
         saved = outcome.count(True) - present if outcome else 0
         self.statistics.add(saves=1, blocks_saved=saved, blocks_present=present, blocks_dropped=len(items) - saved - present,
-                            bytes_saved=saved * items[0][3], save_us=int((time.monotonic() - began) * 1e6))
+                            bytes_saved=saved * (bytes_of(items) // len(items)), save_us=int((time.monotonic() - began) * 1e6))
         if error is not None:
             self._failed(error)
         else:
-            self._breaker.succeeded()
+            self._succeeded()
 
 
 def _begin(pool, run, *given):
