@@ -222,7 +222,7 @@ Task<Result<std::set<std::string>>> Service::bucket_owners() {
 // A bucket whose creation was authorized before its owner was marked may have come after the first list. Its creation
 // has ended before this list, which then shows the bucket, and the account stays; or it ends later, finds that its
 // owner is being removed, and removes the bucket (s3/buckets/bucket.cc). The account is marked and not erased
-// meanwhile, so that it cannot be lost: nobody takes its names or keys, and a server that dies here leaves it as it
+// meanwhile, so that it cannot be lost: its names and keys stay taken, and a server that dies here leaves it as it
 // was. In order: a full pool would leave the account marked.
 Task<void> Service::end_removal(auth::AccountEntryPtr marked, s3::Response& response) {
   const auto owners = co_await bucket_owners();
