@@ -99,6 +99,8 @@ export const escape = (text) => text.replace(/[<>&"']|[\u0000-\u001f]/g, (c) => 
 // Indented, as people edit it.
 export function pretty(node, depth = 0) {
   const pad = '  '.repeat(depth)
-  if (node.nodes.length === 0) return `${pad}<${node.name}>${escape(node.text)}</${node.name}>\n`
+  // Blanks over several lines are the indentation of an empty container; one blank may be a prefix.
+  const text = node.text.trim() || !node.text.includes('\n') ? escape(node.text) : ''
+  if (node.nodes.length === 0) return `${pad}<${node.name}>${text}</${node.name}>\n`
   return `${pad}<${node.name}>\n${node.nodes.map((one) => pretty(one, depth + 1)).join('')}${pad}</${node.name}>\n`
 }

@@ -204,15 +204,17 @@ std::string_view virtual_bucket(std::string_view host, std::string_view domain);
 
 // Client side. Adds the headers of a signature (x-amz-date, x-amz-content-sha256, authorization, x-amz-security-token;
 // for the service s3express, x-amz-s3session-token) to `headers`, which must already contain host and all other headers
-// (all are signed).
-void sign(const Credentials& credentials, std::string_view region, std::string_view service, const WallClock& clock,
-          std::string_view method, std::string_view path, std::string_view query, std::string_view payload_hash,
-          std::vector<std::pair<std::string, std::string>>& headers);
+// (all are signed). invalid_request, invalid_uri: no server reads such a query (parse_query()); the headers are
+// unchanged. Never for a query of constant text.
+Result<void> sign(const Credentials& credentials, std::string_view region, std::string_view service,
+                  const WallClock& clock, std::string_view method, std::string_view path, std::string_view query,
+                  std::string_view payload_hash, std::vector<std::pair<std::string, std::string>>& headers);
 
 // A presigned query string (without '?') valid for `expires_s` seconds; payload UNSIGNED-PAYLOAD, signed header host.
-std::string presign(const Credentials& credentials, std::string_view region, const WallClock& clock,
-                    std::string_view method, std::string_view host, std::string_view path, std::string_view query,
-                    int64_t expires_s);
+// Errors as sign(): it covers all of `query`, or nothing.
+Result<std::string> presign(const Credentials& credentials, std::string_view region, const WallClock& clock,
+                            std::string_view method, std::string_view host, std::string_view path,
+                            std::string_view query, int64_t expires_s);
 
 // The key derivation "AWS4" + secret -> date -> region -> service -> aws4_request.
 std::array<std::byte, 32> signing_key(std::string_view secret, std::string_view date, std::string_view region,

@@ -105,6 +105,9 @@ struct AccountEntry {
   ByName<ManagedPolicy> policies;
   std::map<std::string, OpenIdProvider> open_id_providers;  // by URL
   LimitsPtr limits;                                         // null: none
+  // The id of the removal in progress; empty: none. Until that ends the account keeps its contents and its names, and
+  // its keys and sessions are refused.
+  std::string removal;
 };
 using AccountEntryPtr = std::shared_ptr<const AccountEntry>;
 using AccountMap = std::map<std::string, AccountEntryPtr>;  // by account id

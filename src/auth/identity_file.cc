@@ -118,6 +118,8 @@ Json encode_account(const AccountEntry& entry) {
   out["policies"] = std::move(policies);
   out["open_id_providers"] = encode_providers(entry.open_id_providers);
   encode_limits(entry.limits, out);
+  // Older programs ignore the member, and drop it with their next change: to them the account is not being removed.
+  if (!entry.removal.empty()) out["removal"] = entry.removal;
   return out;
 }
 
@@ -356,6 +358,7 @@ Result<AccountEntry> decode_account(const Json& json, const KeyRing& ring) {
   VB_TRY(decode_all(read.list("policies"), ring, entry.policies));
   VB_TRY(decode_providers(read, entry));
   VB_ASSIGN(entry.limits, decode_limits(read));
+  if (read.has("removal")) entry.removal = read.text("removal");
   if (!read.sound()) return fail(Errc::malformed, "identity file: an account");
   return entry;
 }
@@ -379,9 +382,10 @@ size_t quota_size(const LimitsPtr& limits) {
 
 // What an account's limit counts. Not what an operator needs to restrict an account that has filled its part: quotas,
 // and the account's own keys, which are few. A key that is turned off takes a byte more in the text ("false"), which is
-// not counted either.
+// not counted either, nor is the mark of a removal.
 size_t limited_size(const AccountEntry& entry, std::string_view text) {
   size_t free = text_of_json(encode_keys(entry.keys)).size() + quota_size(entry.limits);
+  if (!entry.removal.empty()) free += std::string_view(R"("removal":"",)").size() + entry.removal.size();
   for (const auto& [name, user] : entry.users) free += inactive(user.keys) + quota_size(user.limits);
   return text.size() - std::min(free, text.size());
 }

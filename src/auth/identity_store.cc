@@ -110,9 +110,10 @@ struct Identities {
 namespace {
 
 void compile_keys(const std::vector<StoredKey>& stored, const PrincipalPtr& principal, Identities::Compiled& out) {
+  const bool removed = !out.entry->removal.empty();
   for (const StoredKey& key : stored) {
     AccessKeyPtr made;
-    if (key.active) {
+    if (key.active && !removed) {
       made = std::make_shared<const AccessKey>(AccessKey{{key.access_key, key.secret_key, ""}, principal, 0});
     }
     out.keys.emplace_back(key.access_key, std::move(made));
@@ -154,6 +155,11 @@ void for_each_with_other_limits(const AccountMap& before, const AccountMap& afte
     if (!same_in(before, one)) changed.insert(one.second->account->canonical_id);
   }
   for (const std::string_view canonical_id : changed) call(canonical_id);
+}
+
+// For the directory an account that is being removed is gone.
+AccountPtr unless_removed(const AccountEntryPtr& entry) {
+  return entry == nullptr || !entry->removal.empty() ? nullptr : entry->account;
 }
 
 std::shared_ptr<const Identities::Compiled> compile_account(const AccountEntryPtr& entry) {
@@ -363,6 +369,24 @@ Result<void> IdentityStore::change_account(std::string_view id,
   });
 }
 
+Result<size_t> IdentityStore::end_removals() {
+  size_t ended = 0;
+  const auto marked = [](const auto& one) { return !one.second->removal.empty(); };
+  if (!std::ranges::any_of(*accounts(), marked)) return ended;
+  VB_TRY(change([&](AccountMap& all) -> Result<void> {
+    ended = 0;
+    for (auto& one : all) {
+      if (!marked(one)) continue;
+      auto copy = std::make_shared<AccountEntry>(*one.second);
+      copy->removal.clear();
+      one.second = std::move(copy);
+      ++ended;
+    }
+    return {};
+  }));
+  return ended;
+}
+
 std::shared_ptr<const AccountMap> IdentityStore::accounts() const { return snapshot()->accounts; }
 
 AccountEntryPtr IdentityStore::account(std::string_view id) const {
@@ -380,7 +404,7 @@ AccountEntryPtr IdentityStore::account_named(std::string_view name) const {
 AccountPtr IdentityStore::by_canonical_id(std::string_view canonical_id) const {
   const auto now = snapshot();
   const auto found = now->by_canonical_id.find(canonical_id);
-  return found == now->by_canonical_id.end() ? nullptr : found->second->account;
+  return found == now->by_canonical_id.end() ? nullptr : unless_removed(found->second);
 }
 
 LimitsPtr IdentityStore::limits_of(std::string_view canonical_id) const {
@@ -396,13 +420,10 @@ AccountPtr IdentityStore::by_email(std::string_view email) const {
   }
   const auto now = snapshot();
   const auto found = now->by_email.find(lower);
-  return found == now->by_email.end() ? nullptr : found->second->account;
+  return found == now->by_email.end() ? nullptr : unless_removed(found->second);
 }
 
-AccountPtr IdentityStore::by_id(std::string_view account_id) const {
-  const auto found = account(account_id);
-  return found == nullptr ? nullptr : found->account;
-}
+AccountPtr IdentityStore::by_id(std::string_view account_id) const { return unless_removed(account(account_id)); }
 
 Result<AccessKeyPtr> IdentityStore::find(std::string_view access_key, std::string_view session_token,
                                          int64_t now_s) const {
@@ -498,7 +519,7 @@ bool IdentityStore::has_parent(const SessionContents& contents) const {
 Result<AccessKeyPtr> IdentityStore::resolve(const SessionContents& contents, std::string_view token) const {
   const auto gone = fail(Errc::invalid_access_key_id, "auth: the session's principal is gone");
   const AccountEntryPtr entry = account(contents.account_id);
-  if (entry == nullptr || !has_parent(contents)) return gone;
+  if (unless_removed(entry) == nullptr || !has_parent(contents)) return gone;
   Principal principal;
   if (contents.kind == Principal::Kind::account_root) {
     principal = *root_of(*entry);

@@ -74,6 +74,10 @@ class IdentityStore final : public CredentialStore, public AccountDirectory {
   // change() of one account. no_such_entity when it is gone.
   Result<void> change_account(std::string_view id, const std::function<Result<void>(AccountEntry&)>& edit);
 
+  // Blocks. For a start: ends the removals of accounts that a server began and did not end; the accounts stay. How many
+  // there were. A removal in progress on another server then finds its mark gone, and removes nothing.
+  Result<size_t> end_removals();
+
   // A key for a user's list: random where an argument is empty.
   StoredKey make_key(std::string access_key, std::string secret_key, int64_t now_s) const;
   // Completes `contents` and encrypts it: credentials with their session token. `by`: the requesting key; the session

@@ -314,7 +314,7 @@ TEST_F(IdentityStoreTest, PoliciesOfGroupsCountForTheirMembers) {
 TEST_F(IdentityStoreTest, AwsManagedPoliciesAreWhole) {
   EXPECT_GE(aws_managed_policies().size(), 5u);
   for (const auto& [name, policy] : aws_managed_policies()) EXPECT_NE(policy.document.policy, nullptr) << name;
-  const AccountEntry account{root_account(), "root", 0, {}, {}, {}, {}, {}, {}, {}};
+  const AccountEntry account{root_account(), "root", 0, {}, {}, {}, {}, {}, {}, {}, {}};
   EXPECT_NE(find_policy(account, "arn:aws:iam::aws:policy/AmazonS3FullAccess"), nullptr);
   EXPECT_EQ(find_policy(account, "arn:aws:iam::aws:policy/amazons3fullaccess"), nullptr);
   EXPECT_EQ(find_policy(account, "arn:aws:iam::000000000000:policy/AmazonS3FullAccess"), nullptr);

@@ -4,14 +4,14 @@
 
 namespace verbena::auth {
 
-std::string presign(const Credentials& credentials, std::string_view region, const WallClock& clock,
-                    std::string_view method, std::string_view host, std::string_view path, std::string_view query,
-                    int64_t expires_s) {
+Result<std::string> presign(const Credentials& credentials, std::string_view region, const WallClock& clock,
+                            std::string_view method, std::string_view host, std::string_view path,
+                            std::string_view query, int64_t expires_s) {
+  VB_ASSIGN(auto arguments, parse_query(query));
   const std::string amz_date = format_amz_date(clock.now_s());
   const std::string_view date = std::string_view(amz_date).substr(0, 8);
   const std::string scope = scope_of(date, region, "s3");
 
-  auto arguments = parse_query(query).value_or(std::vector<QueryArgument>{});
   arguments.push_back({"X-Amz-Algorithm", std::string(algorithm_name)});
   arguments.push_back({"X-Amz-Credential", credentials.access_key + "/" + scope});
   arguments.push_back({"X-Amz-Date", amz_date});

@@ -26,9 +26,10 @@ std::vector<std::string> sorted_names(const HeaderList& headers) {
 
 }  // namespace
 
-void sign(const Credentials& credentials, std::string_view region, std::string_view service, const WallClock& clock,
-          std::string_view method, std::string_view path, std::string_view query, std::string_view payload_hash,
-          HeaderList& headers) {
+Result<void> sign(const Credentials& credentials, std::string_view region, std::string_view service,
+                  const WallClock& clock, std::string_view method, std::string_view path, std::string_view query,
+                  std::string_view payload_hash, HeaderList& headers) {
+  VB_ASSIGN(const auto arguments, parse_query(query));
   const std::string amz_date = format_amz_date(clock.now_s());
   const std::string_view date = std::string_view(amz_date).substr(0, 8);
   set_header(headers, "x-amz-date", amz_date);
@@ -49,9 +50,8 @@ void sign(const Credentials& credentials, std::string_view region, std::string_v
   std::string joined_names;
   for (const auto& name : names) joined_names.append(joined_names.empty() ? "" : ";").append(name);
 
-  const auto arguments = parse_query(query);
   const auto encoded_path = canonical_path(path);
-  const std::string encoded_query = arguments ? canonical_query(*arguments) : std::string(query);
+  const std::string encoded_query = canonical_query(arguments);
   const CanonicalRequest request{
       method, encoded_path ? std::string_view(*encoded_path) : path, encoded_query, lines, joined_names, payload_hash};
   const std::string scope = scope_of(date, region, service);
@@ -63,6 +63,7 @@ void sign(const Credentials& credentials, std::string_view region, std::string_v
   value += ", Signature=";
   value += text_of(signature_of(key, request, amz_date, scope));
   headers.emplace_back("authorization", std::move(value));
+  return {};
 }
 
 }  // namespace verbena::auth

@@ -5,6 +5,7 @@
 
 #include "auth/auth.h"
 #include "auth/canonical_request.h"
+#include "auth/query_limit.h"
 #include "auth/test_clock.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
@@ -37,7 +38,7 @@ class VerifierTest : public testing::Test {
     return verified ? Errc::ok : verified.error().code;
   }
   std::string presigned(std::string_view query = "", int64_t expires_s = 600) {
-    return presign(root, "us-east-1", clock_, "GET", "localhost:9000", "/bucket/key", query, expires_s);
+    return presign(root, "us-east-1", clock_, "GET", "localhost:9000", "/bucket/key", query, expires_s).value();
   }
   static std::string& value_of(HeaderList& headers, std::string_view name) {
     for (auto& header : headers) {
@@ -371,7 +372,7 @@ TEST_F(VerifierTest, ASessionTokenMustBelongToTheKey) {
   const Credentials temporary{"AKIATEMP", "secret", "token"};
   RootCredentials store(temporary);
   Verifier verifier(store, clock_, {});
-  const auto query = presign(temporary, "us-east-1", clock_, "GET", "h", "/b/k", "", 60);
+  const auto query = presign(temporary, "us-east-1", clock_, "GET", "h", "/b/k", "", 60).value();
   const HeaderView host{"host", "h"};
   EXPECT_TRUE(verifier.verify({"GET", "/b/k", query, {&host, 1}}));
 }
@@ -412,9 +413,21 @@ TEST_F(VerifierTest, WhatIsSignedVerifiesWhateverTheBytes) {
     auto headers = signed_headers("PUT", path, query, {{"host", "localhost"}, {"x-amz-meta-v", clean}});
     RC_ASSERT(verify(headers, "PUT", path, query).has_value());
     RC_ASSERT(!verify(headers, "PUT", path + "x", query).has_value());
-    const auto url = presign(root, "us-east-1", clock_, "GET", "localhost", path, query, 60);
+    const auto url = presign(root, "us-east-1", clock_, "GET", "localhost", path, query, 60).value();
     RC_ASSERT(verify({{"host", "localhost"}}, "GET", path, url).has_value());
   }));
+}
+
+// A URL was signed without any of them.
+TEST_F(VerifierTest, AQueryThatNoServerReadsIsNotSigned) {
+  std::string query = "a=1";
+  for (size_t i = 0; i < query_arguments_max; ++i) query += "&b=2";
+  for (const std::string& unreadable : {query, std::string("a=%zz")}) {
+    EXPECT_FALSE(presign(root, "us-east-1", clock_, "GET", "h", "/b/k", unreadable, 60));
+    HeaderList headers{{"host", "h"}};
+    EXPECT_FALSE(sign(root, "us-east-1", "s3", clock_, "GET", "/b/k", unreadable, unsigned_payload_name, headers));
+    EXPECT_EQ(headers.size(), 1U);
+  }
 }
 
 TEST(Uri, EncodingAndDecodingAreInverse) {

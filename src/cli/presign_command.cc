@@ -52,9 +52,9 @@ int run_presign(const PresignArguments& arguments) {
   const std::string host = host_text(*endpoint);
   const std::string path = "/" + auth::uri_encode(address->bucket, false) + "/" + auth::uri_encode(address->key, true);
   const auth::Credentials keys{options->access_key, options->secret_key, options->session_token};
-  const std::string query =
-      auth::presign(keys, options->region, system_clock(), arguments.method, host, path, "", *expires_s);
-  fmt::print("{}://{}{}?{}\n", endpoint->tls ? "https" : "http", host, path, query);
+  const auto query = auth::presign(keys, options->region, system_clock(), arguments.method, host, path, "", *expires_s);
+  if (!query) return report(arguments.address, describe(query.error()), exit_usage);
+  fmt::print("{}://{}{}?{}\n", endpoint->tls ? "https" : "http", host, path, *query);
   return exit_ok;
 }
 

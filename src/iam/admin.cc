@@ -26,7 +26,7 @@ struct Request {
   const Json& in;
   const std::set<std::string>& bucket_owners;
   std::string& message;
-  auth::AccountEntryPtr& removed;
+  auth::AccountEntryPtr& marked;
   std::string account, user;  // of "name"
 
   [[nodiscard]] std::unexpected<Error> refuse(Errc code, std::string text) const {
@@ -220,15 +220,13 @@ Result<Json> remove_account(const Request& request) {
   if (request.bucket_owners.contains(account->account->canonical_id)) {
     return request.refuse(Errc::delete_conflict, owns_buckets(request.account));
   }
-  auth::AccountEntryPtr removed;
-  VB_TRY(request.store.change([&](auth::AccountMap& accounts) -> Result<void> {
-    const auto found = accounts.find(account->account->id);
-    if (found == accounts.end()) return {};
-    removed = found->second;
-    accounts.erase(found);
+  const auto marked = std::make_shared<AccountEntry>();
+  VB_TRY(request.store.change_account(account->account->id, [&](AccountEntry& entry) -> Result<void> {
+    entry.removal = auth::make_id("REMO");
+    *marked = entry;
     return {};
   }));
-  request.removed = std::move(removed);
+  request.marked = marked;
   return Json::object();
 }
 
@@ -449,11 +447,11 @@ constexpr Operation operations[] = {
 };
 
 Result<Json> serve(auth::IdentityStore& store, const WallClock& clock, std::string_view name, std::string_view body,
-                   const std::set<std::string>& bucket_owners, std::string& message, auth::AccountEntryPtr& removed) {
+                   const std::set<std::string>& bucket_owners, std::string& message, auth::AccountEntryPtr& marked) {
   const auto operation = std::ranges::find(operations, name, &Operation::name);
   if (operation == std::end(operations)) return fail(Errc::invalid_action, "There is no such admin call.");
   VB_ASSIGN(const Json in, read_admin_request(body));
-  Request request{store, clock, in, bucket_owners, message, removed, {}, {}};
+  Request request{store, clock, in, bucket_owners, message, marked, {}, {}};
   if (name != "user-list") {
     VB_ASSIGN(const std::string whole, request.text("name", true));
     const size_t slash = whole.find('/');
@@ -507,21 +505,53 @@ auth::AccountEntryPtr answer_admin(auth::IdentityStore& store, const WallClock& 
                                    std::string_view body, const std::set<std::string>& bucket_owners,
                                    s3::Response& response) {
   std::string message;
-  auth::AccountEntryPtr removed;
-  const auto out = serve(store, clock, call, body, bucket_owners, message, removed);
+  auth::AccountEntryPtr marked;
+  const auto out = serve(store, clock, call, body, bucket_owners, message, marked);
   write_admin_outcome(out, message, response);
-  return removed;
+  return marked;
 }
 
-void put_back(auth::IdentityStore& store, const auth::AccountEntryPtr& removed, s3::Response& response) {
-  const auto done = store.change([&](auth::AccountMap& accounts) -> Result<void> {
-    accounts.emplace(removed->account->id, removed);
+// Its mark may be gone, or be another one: a call that came later removes the account then, or a server's start has
+// kept it, and buckets that were listed under this mark say nothing any more.
+void end_removal(auth::IdentityStore& store, const auth::AccountEntryPtr& marked,
+                 const Result<std::set<std::string>>& bucket_owners, s3::Response& response) {
+  constexpr int tries_max = 8;  // slow_down: another server has changed the accounts meanwhile
+  const bool owns = !bucket_owners || bucket_owners->contains(marked->account->canonical_id);
+  bool ours = true;
+  const auto edit = [&](auth::AccountMap& accounts) -> Result<void> {
+    const auto found = accounts.find(marked->account->id);
+    ours = found == accounts.end() || found->second->removal == marked->removal;
+    if (!ours) return fail(Errc::delete_conflict, "admin: the mark of the removal");
+    if (found == accounts.end()) return {};
+    if (!owns) {
+      accounts.erase(found);
+      return {};
+    }
+    auto kept = std::make_shared<AccountEntry>(*found->second);
+    kept->removal.clear();
+    found->second = std::move(kept);
     return {};
-  });
-  if (done) return write_admin_error({Errc::delete_conflict, 0, "admin"}, owns_buckets(removed->name), response);
-  log::error("the account {} was removed while it made a bucket, and could not be put back: {}", removed->name,
-             done.error().context);
-  write_admin_error(done.error(), {}, response);
+  };
+  auto done = store.change(edit);
+  for (int tries = 1; !done && done.error() == Errc::slow_down && tries < tries_max; ++tries) done = store.change(edit);
+  if (done && !owns) return;
+  if (done && bucket_owners) {
+    write_admin_error({Errc::delete_conflict, 0, "admin"}, owns_buckets(marked->name), response);
+  } else if (done) {
+    write_admin_error(bucket_owners.error(), {}, response);
+  } else if (!ours) {
+    write_admin_error(done.error(), "Another call removes the account " + marked->name + ", or kept it.", response);
+  } else {
+    tell_removal_is_open(marked->name, done.error());
+    write_admin_error(done.error(), {}, response);
+  }
+}
+
+void tell_removal_is_open(std::string_view account, const Error& error) {
+  log::error(
+      "the removal of the account {} could not be ended, and its keys are refused: {}; `verbena user rm {}` ends it, "
+      "and a start of the server keeps the account",
+      account, describe(error), account);
 }
 
 }  // namespace verbena::iam

@@ -35,12 +35,17 @@ namespace verbena::iam {
 bool removes_accounts(std::string_view call);
 
 // Blocks. Always fills `response`: {"error": {"code", "message"}} for an error. `bucket_owners`: canonical ids of
-// accounts that may not be removed. The account that the call has removed; null: none.
+// accounts that may not be removed. The account that the call has marked as being removed: the caller lists the owners
+// of buckets again, and calls end_removal(). Null: none.
 auth::AccountEntryPtr answer_admin(auth::IdentityStore& store, const WallClock& clock, std::string_view call,
                                    std::string_view body, const std::set<std::string>& bucket_owners,
                                    s3::Response& response);
-// Blocks. Puts back an account that was removed although it owns a bucket, and answers so; an error is in the log, too.
-void put_back(auth::IdentityStore& store, const auth::AccountEntryPtr& removed, s3::Response& response);
+// Blocks. Erases the account that answer_admin() has marked; or keeps it if it owns a bucket or the owners are not
+// known, and answers so. `bucket_owners`: listed after the account was marked. A failure is in the log, too.
+void end_removal(auth::IdentityStore& store, const auth::AccountEntryPtr& marked,
+                 const Result<std::set<std::string>>& bucket_owners, s3::Response& response);
+// Logs that the account is still marked.
+void tell_removal_is_open(std::string_view account, const Error& error);
 
 // An empty message: the code's default.
 void write_admin_error(const Error& error, std::string_view message, s3::Response& response);

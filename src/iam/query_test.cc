@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/use_future.hpp>
 
 #include <algorithm>
@@ -64,7 +65,8 @@ class QueryTest : public testing::Test {
   }
   nlohmann::json admin(std::string_view call, const nlohmann::json& in, int status = 200) {
     s3::Response response;
-    answer_admin(*store_, clock_, call, in.dump(), owners_, response);
+    const auto marked = answer_admin(*store_, clock_, call, in.dump(), owners_, response);
+    if (marked != nullptr) end_removal(*store_, marked, owners_, response);
     EXPECT_EQ(response.status, status) << response.body;
     return nlohmann::json::parse(response.body);
   }
@@ -431,9 +433,11 @@ class LateBucket final : public store::in_memory::TestStore {
   using TestStore::TestStore;
   std::string owner;  // of that bucket; empty: none appears
   std::optional<Errc> later_error;
+  std::function<void(const boost::asio::any_io_executor&)> before_second_list;
   int lists = 0;
 
   Task<Result<std::vector<store::BucketInfo>>> buckets() override {
+    if (lists == 1 && before_second_list) before_second_list(co_await boost::asio::this_coro::executor);
     if (++lists > 1 && later_error) co_return fail(*later_error, "buckets");
     auto now = co_await TestStore::buckets();
     if (owner.empty()) co_return now;
@@ -456,10 +460,10 @@ TEST_F(QueryTest, AnAccountWhoseBucketComesWhileItIsRemovedStays) {
   };
   const auto made = admin("user-add", {{"name", "acme"}, {"id", "acme-id"}});
   admin("user-add", {{"name", "acme/ann"}});
-  const auto before = store_->account_named("acme");
+  const auto before = auth::encode_accounts(*store_->accounts());
   buckets.owner = "acme-id";
   EXPECT_EQ(code(ask_service("user-rm", {{"name", "acme"}})), "DeleteConflict");
-  ASSERT_EQ(store_->account_named("acme"), before) << "with all that is in it";
+  EXPECT_EQ(auth::encode_accounts(*store_->accounts()), before) << "with all that is in it";
   EXPECT_EQ(key(made["access_key"])->principal->account->canonical_id, "acme-id");
   EXPECT_EQ(code(ask_service("user-rm", {{"name", "acme"}})), "DeleteConflict");
   admin("user-add", {{"name", "other"}});
@@ -470,6 +474,122 @@ TEST_F(QueryTest, AnAccountWhoseBucketComesWhileItIsRemovedStays) {
   buckets.later_error.reset();
   EXPECT_EQ(code(ask_service("user-rm", {{"name", "other"}})), "");
   EXPECT_EQ(store_->account_named("other"), nullptr);
+}
+
+// The account was erased, and what should have put it back was refused.
+TEST_F(QueryTest, AnAccountWhoseBucketComesStaysWhileThePoolIsFull) {
+  const auto arena = memory::Arena::create(16 * MiB).value();
+  LateBucket buckets(*arena);
+  BlockingPool changes(1, 2);
+  Service service(*store_, buckets, changes, clock_, "here");
+  const auto made = admin("user-add", {{"name", "acme"}, {"id", "acme-id"}});
+  buckets.owner = "acme-id";
+  std::promise<void> gate, begun;
+  const auto opened = gate.get_future().share();
+  buckets.before_second_list = [&](const auto& executor) {
+    const auto hold = [&begun, opened] {
+      begun.set_value();
+      opened.wait();
+    };
+    EXPECT_TRUE(changes.submit("test", hold));
+    begun.get_future().wait();
+    while (changes.submit("test", [] {})) {
+    }
+    boost::asio::post(executor, [&gate] { gate.set_value(); });
+  };
+  const std::string in = nlohmann::json{{"name", "acme"}}.dump();
+  EXPECT_EQ(code(serve_as_root(service, Api::admin, "/-/admin/user-rm", "", in)), "DeleteConflict");
+  EXPECT_EQ(key(made["access_key"])->principal->account->canonical_id, "acme-id");
+}
+
+// A server that died between the two changes lost it.
+TEST_F(QueryTest, AnAccountThatIsBeingRemovedIsGoneForCallersAndKeptByAStart) {
+  const auto made = admin("user-add", {{"name", "acme"}, {"id", "acme-id"}, {"email", "a@example.org"}});
+  const std::string access_key = made["access_key"];
+  const auto before = auth::encode_accounts(*store_->accounts());
+  s3::Response response;
+  const auto marked = answer_admin(*store_, clock_, "user-rm", R"({"name":"acme"})", {}, response);
+  ASSERT_NE(marked, nullptr);
+  const auto refused = [&] {
+    return !store_->find(access_key, "", clock_.now_s) && store_->by_canonical_id("acme-id") == nullptr &&
+           store_->by_email("a@example.org") == nullptr && store_->by_id(marked->account->id) == nullptr;
+  };
+  EXPECT_TRUE(refused());
+  admin("user-add", {{"name", "acme"}}, 409);
+  admin("user-add", {{"name", "b"}, {"id", "acme-id"}}, 409);
+  store_ = auth::IdentityStore::open(folder_ / "identities.json", *keys_, {"ROOT", "root secret", ""}).value();
+  EXPECT_TRUE(refused()) << "the mark is in the file";
+  EXPECT_EQ(store_->end_removals().value(), 1U);
+  EXPECT_FALSE(refused());
+  EXPECT_EQ(auth::encode_accounts(*store_->accounts()), before);
+  end_removal(*store_, marked, std::set<std::string>(), response);
+  EXPECT_EQ(code(response), "DeleteConflict") << "its mark is gone, and a bucket may have come";
+  EXPECT_NE(store_->account_named("acme"), nullptr);
+  EXPECT_EQ(store_->end_removals().value(), 0U);
+}
+
+TEST_F(QueryTest, OfTwoRemovalsOfAnAccountTheLaterOneEndsIt) {
+  admin("user-add", {{"name", "acme"}});
+  s3::Response first, second;
+  const auto one = answer_admin(*store_, clock_, "user-rm", R"({"name":"acme"})", {}, first);
+  const auto two = answer_admin(*store_, clock_, "user-rm", R"({"name":"acme"})", {}, second);
+  end_removal(*store_, one, std::set<std::string>(), first);
+  EXPECT_EQ(code(first), "DeleteConflict");
+  EXPECT_NE(store_->account_named("acme"), nullptr);
+  end_removal(*store_, two, std::set<std::string>(), second);
+  EXPECT_EQ(code(second), "");
+  EXPECT_EQ(store_->account_named("acme"), nullptr);
+}
+
+// Accounts that other servers change, too.
+class BusyText final : public auth::SharedText {
+ public:
+  Result<std::optional<std::string>> read() override { return text_; }
+  Result<bool> replace(const std::optional<std::string>&, const std::string& text) override {
+    if (lost > 0) {
+      --lost;
+      return false;
+    }
+    text_ = text;
+    if (store == nullptr) return true;
+    EXPECT_TRUE(store->take(text_));
+    return true;
+  }
+  int lost = 0;  // so many changes are still to lose to another server's
+  auth::IdentityStore* store = nullptr;
+
+ private:
+  std::optional<std::string> text_;
+};
+
+TEST_F(QueryTest, AnAccountStaysThoughOtherServersChangeTheAccounts) {
+  BusyText text;
+  store_ = auth::IdentityStore::open(text, *keys_, {"ROOT", "root secret", ""}).value();
+  text.store = store_.get();
+  const auto arena = memory::Arena::create(16 * MiB).value();
+  LateBucket buckets(*arena);
+  BlockingPool changes(1, 256);
+  Service service(*store_, buckets, changes, clock_, "here");
+  const std::string in = nlohmann::json{{"name", "acme"}}.dump();
+  const auto remove = [&](int lost) {
+    buckets.lists = 0;
+    buckets.before_second_list = [&text, lost](const auto&) { text.lost = lost; };
+    return code(serve_as_root(service, Api::admin, "/-/admin/user-rm", "", in));
+  };
+  const auto made = admin("user-add", {{"name", "acme"}, {"id", "acme-id"}});
+  buckets.owner = "acme-id";
+  EXPECT_EQ(remove(3), "DeleteConflict");
+  EXPECT_EQ(key(made["access_key"])->principal->account->canonical_id, "acme-id");
+  s3::Response response;
+  const auto marked = answer_admin(*store_, clock_, "user-rm", in, {}, response);
+  text.lost = 1000;
+  end_removal(*store_, marked, std::set<std::string>(), response);
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(text.lost, 1000 - 8) << "tries are bounded";
+  text.lost = 0;
+  EXPECT_NE(store_->account_named("acme"), nullptr);
+  EXPECT_EQ(store_->end_removals().value(), 1U);
+  EXPECT_NE(store_->by_canonical_id("acme-id"), nullptr);
 }
 
 // Those in the URL were ignored, and could be limits.
@@ -483,6 +603,11 @@ TEST_F(QueryTest, ParametersAreInTheFormOrTheCallIsRefused) {
   EXPECT_EQ(code(refused), "ValidationError");
   EXPECT_NE(element(refused, "Message").find("URL"), std::string::npos);
   EXPECT_EQ(code(serve_as_root(service, Api::query, "/", "", form)), "");
+  const std::string in_url = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date=20260102T030405Z&X-Amz-Signature=ab";
+  const std::string other = "Version=2010-05-08&Action=CreateUser&UserName=b";
+  EXPECT_EQ(code(serve_as_root(service, Api::query, "/", in_url + "&Path=/x/", other)), "ValidationError");
+  EXPECT_EQ(code(serve_as_root(service, Api::query, "/", in_url + "&a=%", other)), "ValidationError");
+  EXPECT_EQ(code(serve_as_root(service, Api::query, "/", in_url, other)), "") << "a signature";
 }
 
 // Changes are made one after the other. One account's must not be all that others wait for, and what changes nothing

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "iam/admin.h"
 #include "iam/query.h"
 #include "iam/stored.h"
+#include "s3_http/query.h"
 #include "sign_in/counts.h"
 
 namespace verbena::iam {
@@ -33,7 +35,13 @@ const sign_in::Refusal& busy() {
   return refusal;
 }
 
-// A parameter that is ignored may be a limit.
+// A parameter that is ignored may be a limit. Those of a signature in the URL are none: verify_call() has read them.
+bool has_parameters_of_a_call(std::string_view query) {
+  const auto arguments = s3::Query::parse(query);
+  const auto of_a_signature = [](const auto& one) { return one.first.starts_with("X-Amz-"); };
+  return !arguments || !std::ranges::all_of(arguments->items(), of_a_signature);
+}
+
 const Error& in_two_places() {
   static const Error refusal{Errc::validation_error, 0, "Parameters must be in the form alone, not in the URL, too."};
   return refusal;
@@ -183,7 +191,7 @@ Task<SignedIn> Service::serve_federated(const s3::Request& request, const std::s
 
 Task<auth::PrincipalPtr> Service::serve_query(const s3::Request& request, const auth::AccessKey& key,
                                               const std::string& body, s3::Response& response) {
-  if (!request.raw_query.empty()) {
+  if (has_parameters_of_a_call(request.raw_query)) {
     write_error(in_two_places(), {}, request.call.request_id, false, response);
     co_return nullptr;
   }
@@ -211,18 +219,40 @@ Task<Result<std::set<std::string>>> Service::bucket_owners() {
   co_return owners;
 }
 
-// A bucket whose creation was authorized before its owner was removed may have come after the first list. Its creation
-// has ended before this list, which then shows the bucket, and the account is put back; or it ends later, finds that
-// its owner is gone, and removes the bucket (s3/buckets/bucket.cc).
-Task<void> Service::keep_owner(auth::AccountEntryPtr removed, s3::Response& response) {
+// A bucket whose creation was authorized before its owner was marked may have come after the first list. Its creation
+// has ended before this list, which then shows the bucket, and the account stays; or it ends later, finds that its
+// owner is being removed, and removes the bucket (s3/buckets/bucket.cc). The account is marked and not erased
+// meanwhile, so that it cannot be lost: its names and keys stay taken, and a server that dies here leaves it as it
+// was. In order: a full pool would leave the account marked.
+Task<void> Service::end_removal(auth::AccountEntryPtr marked, s3::Response& response) {
   const auto owners = co_await bucket_owners();
-  if (owners && !owners->contains(removed->account->canonical_id)) co_return;
   auto work = [&]() -> Result<bool> {
-    put_back(identities_, removed, response);
+    iam::end_removal(identities_, marked, owners, response);
     return true;
   };
-  const auto done = co_await pool_.run("admin", std::move(work));
-  if (!done || !owners) write_admin_error(done ? owners.error() : done.error(), {}, response);
+  const auto done = co_await pool_.run_in_order("admin", std::move(work));
+  if (done) co_return;
+  tell_removal_is_open(marked->name, done.error());
+  write_admin_error(done.error(), {}, response);
+}
+
+Task<void> Service::tell_ownerless_buckets() {
+  constexpr size_t told_max = 10;
+  const auto buckets = co_await buckets_.buckets();
+  if (!buckets) {
+    log::error("iam: whether every bucket's owner exists cannot be looked up: {}", describe(buckets.error()));
+    co_return;
+  }
+  // After the list: an account that came since then is there.
+  const auto accounts = identities_.accounts();
+  std::set<std::string_view> owners;
+  for (const auto& [id, entry] : *accounts) owners.insert(entry->account->canonical_id);
+  size_t found = 0;
+  for (const auto& bucket : *buckets) {
+    if (owners.contains(bucket.owner) || ++found > told_max) continue;
+    log::error("bucket {} is of an account that does not exist: {}", bucket.name, log::printable(bucket.owner));
+  }
+  if (found > told_max) log::error("{} more buckets are of accounts that do not exist", found - told_max);
 }
 
 Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
@@ -273,11 +303,11 @@ Task<void> Service::serve_admin(const s3::Request& request, const auth::AccessKe
   auto work = [&]() -> Result<auth::AccountEntryPtr> {
     return answer_admin(identities_, clock_, name, body, owners, response);
   };
-  auto removed = co_await pool_.run("admin", std::move(work));
-  if (!removed) {
-    write_admin_error(removed.error(), {}, response);
-  } else if (*removed != nullptr) {
-    co_await keep_owner(std::move(*removed), response);
+  auto marked = co_await pool_.run("admin", std::move(work));
+  if (!marked) {
+    write_admin_error(marked.error(), {}, response);
+  } else if (*marked != nullptr) {
+    co_await end_removal(std::move(*marked), response);
   }
 }
 

@@ -82,6 +82,8 @@ class Service {
   using CertificatesOf = std::function<std::vector<std::string>()>;
   Task<SignedIn> serve_federated(const s3::Request& request, const std::string& body,
                                  const CertificatesOf& certificates, s3::Response& response);
+  // For a start: logs buckets whose owner is no account any more, ten at most, and how many more there are.
+  Task<void> tell_ownerless_buckets();
   // The answer to a call that was refused before it was served.
   static void refuse(Api api, const Error& error, std::string_view request_id, s3::Response& response);
 
@@ -91,7 +93,7 @@ class Service {
   Task<void> serve_admin(const s3::Request& request, const auth::AccessKey& key, const std::string& body,
                          s3::Response& response);
   Task<Result<std::set<std::string>>> bucket_owners();
-  Task<void> keep_owner(auth::AccountEntryPtr removed, s3::Response& response);
+  Task<void> end_removal(auth::AccountEntryPtr marked, s3::Response& response);
   struct Asking;
   Surroundings around() const { return {clock_, region_}; }
   Task<Result<void>> ask_first(Asking& asking);

@@ -25,6 +25,13 @@ uint64_t free_space_kept(const std::filesystem::path& directory) {
   return unknown ? 0 : std::min<uint64_t>(space.capacity / part, most);
 }
 
+// A removal that was not ended was not acknowledged either.
+void end_removals(auth::IdentityStore& identities) {
+  const auto ended = identities.end_removals();
+  if (!ended) log::error("the keys of accounts whose removal was not ended stay refused: {}", describe(ended.error()));
+  if (ended && *ended != 0) log::warn("{} accounts stay: their removal was begun, and not ended", *ended);
+}
+
 }  // namespace
 
 std::filesystem::path key_file(const Config& config, const std::filesystem::path& directory) {
@@ -46,6 +53,7 @@ std::expected<void, std::string> Server::State::open_identities() {
   auto opened = auth::IdentityStore::open(directory ? directory->identities() : "", *keys, root);
   if (!opened) return std::unexpected(opened.error());
   identities = std::move(*opened);
+  end_removals(*identities);
   return {};
 }
 
@@ -72,6 +80,7 @@ std::expected<void, std::string> Server::State::open_shared_identities() {
   // A change from before the notifications began.
   auto text = accounts->read();
   if (!text || !identities->take(*text)) return std::unexpected("cannot read the accounts that all servers share");
+  end_removals(*identities);
   return {};
 }
 

@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 
 #include <future>
@@ -243,6 +245,7 @@ std::expected<void, std::string> Server::State::put_contents(const FirstContents
 
 void Server::State::run() {
   for (auto& parts : cores) parts.thread = std::thread([core = parts.core.get()] { core->run(); });
+  boost::asio::co_spawn(cores.front().core->io(), iam->tell_ownerless_buckets(), boost::asio::detached);
   lifecycle->start();
   if (ends != nullptr) ends->start();
   if (bounds_worker != nullptr) bounds_worker->start();

@@ -395,9 +395,9 @@ Task<Result<ObjectInfo>> HotStore::find_version(std::string_view bucket, std::st
 Task<Result<VersionPage>> HotStore::list_versions(std::string_view bucket, ListVersionsRequest request) {
   return below_.list_versions(bucket, std::move(request));
 }
-Task<Result<void>> HotStore::remove_bucket(std::string_view name) {
+Task<Result<void>> HotStore::remove_bucket(std::string_view name, std::optional<BucketMade> made) {
   const std::string removed(name);
-  auto done = co_await below_.remove_bucket(name);
+  auto done = co_await below_.remove_bucket(name, std::move(made));
   if (done) tier_->forget(removed);  // its name may be used by a new bucket
   co_return done;
 }

@@ -66,7 +66,7 @@ class HotStore final : public Store, public EndIndex, private SharedKeys::Listen
   Task<Result<BucketInfo>> bucket(std::string_view name) override;
   Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
   Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) override;
-  Task<Result<void>> remove_bucket(std::string_view name) override;
+  Task<Result<void>> remove_bucket(std::string_view name, std::optional<BucketMade> made = std::nullopt) override;
   Task<Result<std::vector<BucketInfo>>> buckets() override;
   Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) override;
   Task<Result<Usage>> bucket_usage(std::string_view bucket) override;

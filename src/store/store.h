@@ -131,6 +131,12 @@ struct BucketInfo {
   BucketLock lock{};
 };
 
+// Tells a bucket from another one of its name, made before or later.
+struct BucketMade {
+  int64_t created_us = 0;
+  std::string owner;
+};
+
 // A page of an owner's buckets: those after `after` whose names begin with `prefix`.
 struct OwnersBuckets {
   std::string owner;
@@ -366,7 +372,8 @@ class Store {
   virtual Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) = 0;
   // invalid_bucket_state: versioning is not enabled; or the lock would be disabled.
   virtual Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) = 0;
-  virtual Task<Result<void>> remove_bucket(std::string_view name) = 0;                // bucket_not_empty
+  // bucket_not_empty. `made`: only that bucket; no_such_bucket: the name is another one's.
+  virtual Task<Result<void>> remove_bucket(std::string_view name, std::optional<BucketMade> made = std::nullopt) = 0;
   virtual Task<Result<std::vector<BucketInfo>>> buckets() = 0;                        // by name
   virtual Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) = 0;  // likewise; costs its page
 

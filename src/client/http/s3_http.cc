@@ -180,9 +180,10 @@ Outcome<net::HttpReply> S3Http::call_signed(const S3Call& call, const auth::Cred
       const bool sign = options_.sign_payload && !http_.options().tls;
       hash = sign ? to_hex(verbena::as_bytes(sha256(call.body))) : std::string(unsigned_payload);
     }
-    auth::sign(session != nullptr ? *session : options_.credentials, options_.region,
-               session != nullptr ? "s3express" : "s3", system_clock(), request.method, path, query, hash,
-               request.headers);
+    const auto done = auth::sign(session != nullptr ? *session : options_.credentials, options_.region,
+                                 session != nullptr ? "s3express" : "s3", system_clock(), request.method, path, query,
+                                 hash, request.headers);
+    if (!done) return std::unexpected(from_error(done.error(), "http"));
   }
   // Added after signing: a proxy may replace it.
   if (const ThreadTrace* trace = thread_trace()) request.headers.emplace_back("traceparent", trace->traceparent);

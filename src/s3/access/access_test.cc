@@ -52,6 +52,18 @@ TEST_F(AccessTest, AnAccountThatIsGoneMakesNoBucket) {
   EXPECT_EQ(as(auth::superuser(), "HEAD", "/late").status, 404);
   EXPECT_EQ(as(bob_, "PUT", "/of-bob").status, 200);
   EXPECT_EQ(as(auth::superuser(), "PUT", "/of-root").status, 200);
+  store.bucket_removals_refused = 2;
+  EXPECT_EQ(as(alice_, "PUT", "/late").code, "InvalidAccessKeyId");
+  EXPECT_EQ(as(auth::superuser(), "HEAD", "/late").status, 404) << "one failure left it";
+  store.before_bucket_removal = [&]() -> Task<> {
+    (void)co_await store.remove_bucket("late", std::nullopt);
+    store::BucketInfo other;
+    other.name = "late";
+    other.owner = "bob";
+    (void)co_await store.create_bucket(std::move(other), store::buckets_unlimited);
+  };
+  EXPECT_EQ(as(alice_, "PUT", "/late").code, "InvalidAccessKeyId");
+  EXPECT_EQ(as(bob_, "HEAD", "/late").status, 200) << "another account's of the same name";
 }
 
 TEST_F(AccessTest, OfABucketThatOthersAreChangingNothingIsKept) {

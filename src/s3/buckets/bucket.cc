@@ -1,6 +1,12 @@
 // Buckets: create, head, delete, list.
-#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
+#include <chrono>
+
+#include "base/log.h"
 #include "base/turns.h"
 #include "s3/access/authorize.h"
 #include "s3/access/quota.h"
@@ -13,11 +19,31 @@ namespace verbena::s3 {
 
 namespace {
 
-// Whether the account was removed while it made a bucket: it is removed once it owns none, and then looked for again
-// (iam/service.cc).
+// Whether the account is being removed, or was, while it made a bucket (iam/service.cc).
 bool owner_is_gone(const Service& service, std::string_view owner) {
   return service.accounts != nullptr && owner != auth::root_canonical_id &&
          service.accounts->by_canonical_id(owner) == nullptr;
+}
+
+// Of a bucket whose owner is gone. Another account may have removed it and made one of its name meanwhile: that stays.
+Task<> take_back(Service& service, std::string bucket, store::BucketMade made) {
+  constexpr int tries_max = 5;
+  auto pause = std::chrono::milliseconds(50);
+  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+  for (int tries = 1;; ++tries) {
+    const auto removed = co_await service.store.remove_bucket(bucket, made);
+    note_change(service, bucket, removed);
+    if (removed || removed.error() == Errc::no_such_bucket) co_return;
+    const bool last = tries == tries_max || removed.error() == Errc::bucket_not_empty;
+    if (last) {
+      log::error("bucket {} is of an account that does not exist any more ({}), and could not be removed: {}", bucket,
+                 made.owner, describe(removed.error()));
+      co_return;
+    }
+    timer.expires_after(pause);
+    co_await timer.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+    pause *= 2;
+  }
 }
 
 }  // namespace
@@ -36,10 +62,11 @@ Task<Result<void>> create_bucket(Service& service, const Call& caller, const std
     info.versioning = store::Versioning::enabled;
     info.lock.enabled = true;
   }
+  store::BucketMade made{.created_us = info.created_us, .owner = info.owner};
   auto created = co_await service.store.create_bucket(std::move(info), service.buckets_max);
   note_change(service, bucket, created);
   if (created && owner_is_gone(service, owner_of(caller))) {
-    note_change(service, bucket, co_await service.store.remove_bucket(bucket));
+    co_await take_back(service, bucket, std::move(made));
     co_return fail(Errc::invalid_access_key_id, "create bucket: the account is gone");
   }
   if (!created && created.error() == Errc::bucket_already_exists) {

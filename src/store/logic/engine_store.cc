@@ -211,9 +211,14 @@ Task<Result<void>> EngineStore::set_lock(std::string_view name, BucketLock lock)
   co_return co_await context->rows->commit(edit_bucket_change(found, edit));
 }
 
-Task<Result<void>> EngineStore::remove_bucket(std::string_view name) {
+// The change is one of the bucket that was found, by its id: another one of its name is not removed.
+Task<Result<void>> EngineStore::remove_bucket(std::string_view name, std::optional<BucketMade> made) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, name);
+  if (made) {
+    const BucketInfo info = found->info();
+    if (info.created_us != made->created_us || info.owner != made->owner) co_return fail(Errc::no_such_bucket);
+  }
   Early::Shut shut(context->early, found);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   VB_CO_TRY(co_await context->rows->commit(remove_bucket_change(context->buckets, found)));

@@ -46,10 +46,12 @@ class TestStore : private HasClock, public MemoryStore {
   std::function<Task<>()> before_update;         // called once, between the request for a change and the change
   // Likewise for an upload: before its parts are read, and before it is completed.
   std::function<void()> before_parts, before_completion;
-  std::function<void()> before_replacement;  // likewise, before a conditional replacement of a document
-  std::function<void()> while_written;       // called once, when bytes of an object or a part arrive
-  std::function<void()> while_removed;       // called once, when an object is removed
-  std::function<void()> before_look_up;      // called once, between the request for an object and its look-up
+  std::function<void()> before_replacement;       // likewise, before a conditional replacement of a document
+  std::function<void()> while_written;            // called once, when bytes of an object or a part arrive
+  std::function<void()> while_removed;            // called once, when an object is removed
+  size_t bucket_removals_refused = 0;             // so many removals of buckets are still to fail with slow_down
+  std::function<Task<>()> before_bucket_removal;  // called once
+  std::function<void()> before_look_up;           // called once, between the request for an object and its look-up
   int64_t now_us() const { return clock.now_us(); }
 
   Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) override {
@@ -61,6 +63,14 @@ class TestStore : private HasClock, public MemoryStore {
     VB_CO_ASSIGN(auto all, co_await MemoryStore::buckets());
     listed += all.size();
     co_return all;
+  }
+  Task<Result<void>> remove_bucket(std::string_view name, std::optional<BucketMade> made = std::nullopt) override {
+    if (const auto happens = std::exchange(before_bucket_removal, nullptr)) co_await happens();
+    if (bucket_removals_refused > 0) {
+      --bucket_removals_refused;
+      co_return fail(Errc::slow_down, "remove_bucket");
+    }
+    co_return co_await MemoryStore::remove_bucket(name, std::move(made));
   }
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id) override {
