@@ -28,7 +28,7 @@ struct Plan {
 // What a world may be without: its buckets, what befalls it, its lifecycle.
 const std::vector<std::string>& parts();
 const std::vector<std::string>& scene_names();
-// A world of each kind: over each engine, without scenes and with all of them.
+// A world of each kind: over each engine, without scenes and with all that it has but `blocks`.
 std::vector<Plan> kinds();
 
 // Of a world that fails a smaller one that fails, too: without parts, with fewer clients and operations. `fails` runs

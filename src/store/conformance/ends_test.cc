@@ -1,6 +1,7 @@
 // Objects with an end: from then on only the sweep sees them.
 #include "store/ends.h"
 #include "store/conformance/engines.h"
+#include "store/event.h"
 #include "store/logic/transfer.h"
 #include "store/removal_grounds.h"
 
@@ -9,6 +10,16 @@ namespace {
 
 using std::chrono::hours;
 using std::chrono::seconds;
+
+class CountedEvents final : public Announcement {
+ public:
+  Result<std::vector<EventRow>> events(const Happened& /*happened*/) const override {
+    ++count;
+    return std::vector<EventRow>();
+  }
+  void committed(uint64_t /*bucket*/, const std::vector<EventRow>& /*events*/) const override {}
+  mutable std::atomic<int> count{0};
+};
 
 class Ends : public OnEngine {
  protected:
@@ -296,6 +307,82 @@ TEST_P(Ends, ARemovalOfWhatHasEndedInABucketWithVersionsIsOneOfNothing) {
   EXPECT_TRUE(t.run(t.engine().remove("b", "null", std::move(in_its_place))))
       << "the marker takes the null version's row";
   EXPECT_EQ(versions().size(), 3u);
+}
+
+// Else the event of its end would be that of a client's removal.
+TEST_P(Ends, ARemovalOfWhatHasEndedIsLeftToTheSweep) {
+  ASSERT_TRUE(put("k", "bytes", 60));
+  t.step_clock(hours(1));
+  const auto events = std::make_shared<const CountedEvents>();
+  for (const std::string& version : {std::string(), std::string("null")}) {
+    RemoveRequest request{.version_id = version};
+    request.conditions.announcement = events;
+    const auto removed = t.run(t.engine().remove("b", "k", std::move(request)));
+    ASSERT_TRUE(removed) << describe(removed.error());
+    EXPECT_EQ(events->count, 0) << version;
+    EXPECT_EQ(due().size(), 1u) << version;
+  }
+  sweep_all();
+  EXPECT_TRUE(due().empty());
+  t.expect_no_leak();
+}
+
+// What is acknowledged and not written yet must not become a row without bytes.
+TEST_P(Ends, ARemovalThatRemovesNothingKeepsTheBytes) {
+  t.make_bucket("m", Durability::memory);
+  for (const char* const wanted : {"", "other"}) {
+    ASSERT_TRUE(put("k", "bytes", 60, {}, "m"));
+    t.step_clock(hours(1));
+    RemoveRequest request;
+    if (*wanted != 0) request.conditions.if_match = wanted;
+    ASSERT_TRUE(t.run(t.engine().remove("m", "k", std::move(request))));
+    ASSERT_EQ(due().size(), 1u);
+    if (dynamic_cast<LocalRig*>(rig_.get()) != nullptr) {
+      t.reopen();
+      t.step_clock(-hours(1));
+      EXPECT_EQ(t.get("m", "k").value_or("no bytes"), "bytes") << wanted;
+      t.step_clock(hours(1));
+    }
+    sweep_all();
+    EXPECT_TRUE(due().empty());
+  }
+  t.expect_no_leak();
+}
+
+TEST_P(Ends, WithoutVersionsWhatHasEndedHasNoNameEither) {
+  ASSERT_TRUE(put("k", "bytes", 60));
+  t.step_clock(hours(1));
+  EXPECT_EQ(t.run(t.engine().stat("b", "k", "null")).error(), Errc::no_such_version);
+  ObjectChange change;
+  change.tags = Tags{{"a", "b"}};
+  const auto tagged = t.run(t.engine().update("b", "k", "null", std::move(change)));
+  EXPECT_TRUE(!tagged && tagged.error() == Errc::no_such_version);
+}
+
+TEST_P(Ends, ARulesRemovalIsOfTheVersionThatItChose) {
+  ASSERT_TRUE(put("k", "bytes", 60));
+  t.step_clock(hours(1));
+  ASSERT_EQ(due().size(), 1u);
+  RemoveRequest request;
+  request.grounds = std::make_shared<const RemovalGrounds>(RemovalGrounds{
+      .bucket_created_us = due().front().bucket_created_us, .rules = nullptr, .of = RemovalGrounds::Of::ended});
+  request.conditions.if_modified_us = 1;
+  const auto removed = t.run(t.engine().remove("b", "k", std::move(request)));
+  EXPECT_TRUE(!removed && removed.error() == Errc::precondition_failed);
+  EXPECT_EQ(due().size(), 1u);
+}
+
+TEST_P(Ends, AMarkerThatReplacesWhatHasEndedNeedsNoRoom) {
+  ASSERT_TRUE(t.set_versioning("b", Versioning::enabled));
+  ASSERT_TRUE(t.set_versioning("b", Versioning::suspended));
+  ASSERT_TRUE(put("k", "bytes", 60));
+  t.step_clock(hours(1));
+  RemoveRequest without_room;
+  without_room.may_add_marker = false;
+  const auto removed = t.run(t.engine().remove("b", "k", std::move(without_room)));
+  EXPECT_TRUE(removed && removed->delete_marker);
+  EXPECT_EQ(t.all_versions("b").value_or(std::vector<VersionEntry>{}).size(), 1u);
+  t.expect_no_leak();
 }
 
 TEST_P(Ends, EndsSurviveARestartAndACrash) {

@@ -1,6 +1,7 @@
 // The removal of an object that the index does not have yet: its head is put into the index and removed there by one
 // change, so that conditions, events and usage are what they would be, and its bytes are never written. So a removal
-// needs neither a wait nor space on the disk for the object.
+// needs neither a wait nor space on the disk for the object. One that removes nothing, as of an object whose end has
+// come, is made when the object is in the index with its bytes.
 //
 // No other object of the key may be on its way into the index meanwhile. One that is older would come there after the
 // removal, so the removal waits for it. One that is newer is submitted later, because the object is taken from those
@@ -54,7 +55,10 @@ Result<void> WriteBehind::remove_with(Transaction& transaction, const Acknowledg
   VB_TRY(put_acknowledged(transaction, *object, blob_without_bytes(*object)));
   // Before the removal's own effects: a listener that is told of it must not find the object here any more.
   transaction.on_commit([this, object] { in_index(*object, nullptr); });
-  return removal(transaction);
+  VB_TRY(removal(transaction));
+  VB_ASSIGN(const auto left, find_object(transaction, *object->bucket, object->key));
+  if (left) return fail(Errc::would_block, "store: the removal left the object");
+  return {};
 }
 
 // False: the key has no object that can be taken, and `done` was not. A refusal gives the object back on the

@@ -14,6 +14,12 @@ void move_end(Transaction& transaction, uint64_t bucket, std::string_view key, c
               const ObjectInfo* after);
 inline const ObjectInfo* info_of(const std::optional<ObjectRecord>& object) { return object ? &object->info : nullptr; }
 
+// Whether the end of the current object has come for one that asks by the id of its version. Of versions the current
+// one ends as one, and keeps its name.
+inline bool is_gone_by_name(const Bucket& bucket, const ObjectInfo& info, Versioning now) {
+  return now == Versioning::off && bucket.is_gone(info);
+}
+
 // Renews the end as store/ends.h says of `touch`. False: it is not due. invalid_request: there is none to renew, or the
 // version is not current.
 Result<bool> renew_end(const Bucket& bucket, Version& version, std::string_view touch, int64_t now_us);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "store/logic/ends.h"
 #include "store/logic/keys.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/versions.h"
@@ -177,8 +178,8 @@ Result<VersionPage> VersionLister::run(View& rows) {
 Result<PageState> VersionLister::step() {
   VB_ASSIGN(const bool found, cursor_->next());
   if (!found) return PageState::complete;
-  const bool versions = bucket_->versioning.load(std::memory_order_acquire) != Versioning::off;
-  if (!versions && bucket_->is_gone(cursor_->record().info)) return PageState::incomplete;
+  const Versioning now = bucket_->versioning.load(std::memory_order_acquire);
+  if (is_gone_by_name(*bucket_, cursor_->record().info, now)) return PageState::incomplete;
   const std::string hidden(common_prefix(cursor_->key(), request_.prefix, request_.delimiter));
   if (hidden.empty()) {
     page_.truncated = !add_version();

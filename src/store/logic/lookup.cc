@@ -1,5 +1,6 @@
 #include "store/logic/lookup.h"
 
+#include "store/logic/ends.h"
 #include "store/logic/versions.h"
 
 namespace verbena::store {
@@ -46,9 +47,8 @@ Result<ObjectRecord> read_record(View& rows, const Bucket& bucket, VersionName n
     return std::unexpected(current.error());
   }
   if (is_it(*current)) {
-    // Of versions, the current one ends as one, and keeps its name.
-    const bool versions = bucket.versioning.load(std::memory_order_acquire) != Versioning::off;
-    if (!versions && bucket.is_gone((*current)->info)) return fail(Errc::no_such_version);
+    const Versioning now = bucket.versioning.load(std::memory_order_acquire);
+    if (is_gone_by_name(bucket, (*current)->info, now)) return fail(Errc::no_such_version);
     return std::move(**current);
   }
   VB_ASSIGN(auto older, get_older(*moment, bucket, name, id));

@@ -48,6 +48,8 @@ Result<void> remove_one_version(Transaction& transaction, Removal& r, const Buck
   r.removed.version_id = r.request.version_id;
   VB_TRY(check_why(transaction, r, bucket, version));
   if (!version) return {};
+  const bool ended = version->current && is_gone_by_name(*r.bucket, version->record.info, bucket.info.versioning);
+  if (ended && r.request.grounds == nullptr) return {};
   VB_TRY(check_remove(version, r.request.conditions));
   VB_TRY(check_lock(version->record.info.lock, transaction.now_us(), r.request.bypass_governance));
   r.removed.delete_marker = version->record.info.delete_marker;
@@ -94,14 +96,15 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   VB_ASSIGN(auto newest, find_newest(transaction, bucket.id, r.key));
   VB_TRY(check_why(transaction, r, bucket, newest));
   const bool ended = newest && newest->current && r.bucket->is_gone(newest->record.info);
-  if (!ended) VB_TRY(check_remove(newest, r.request.conditions));
-  // A conditional removal of a missing object makes no marker either. An object that has ended is missing for clients;
-  // a rule's conditions name the version that it has chosen.
-  if (r.request.conditions.any() && (!newest || (ended && r.request.grounds == nullptr))) return {};
+  // An object that has ended is missing for clients: it is left to the sweep, which announces its end. A rule's
+  // conditions name the version that it has chosen.
+  const bool missing = !newest || (ended && r.request.grounds == nullptr);
+  if (!missing) VB_TRY(check_remove(newest, r.request.conditions));
+  // A conditional removal of a missing object makes no marker either.
+  if (missing && (r.request.conditions.any() || bucket.info.versioning == Versioning::off)) return {};
   std::optional<ObjectRecord> current, before;
   if (newest) before = newest->record;
   if (newest && newest->current) current = std::move(newest->record);
-  if (bucket.info.versioning == Versioning::off && !current) return {};
   if ((!current || ended) && !r.request.may_add_marker)
     VB_TRY(check_marker_replaces(transaction, bucket, r.key, current));
   VB_ASSIGN(r.told.modified_us, time_after(transaction, bucket.id, r.key, before, transaction.now_us()));
@@ -177,9 +180,13 @@ Result<void> judge_update(Transaction& transaction, Update& u) {
   const bool newest = u.version_id.empty();
   VB_ASSIGN(auto version, newest ? find_newest(transaction, bucket.id, u.key)
                                  : find_version(transaction, bucket.id, u.key, u.version_id));
-  const bool ended = version && version->current && u.bucket->is_gone(version->record.info);
-  const bool touches = find_attribute(u.change.attributes, touch_attribute) != nullptr;
-  if (!version || (ended && (newest || touches))) return fail(newest ? Errc::no_such_key : Errc::no_such_version);
+  const bool is_current = version && version->current;
+  // By its name a version that has ended keeps its tags and locks, but nothing renews it.
+  const bool as_current = newest || find_attribute(u.change.attributes, touch_attribute) != nullptr;
+  const bool ended =
+      is_current && (as_current ? u.bucket->is_gone(version->record.info)
+                                : is_gone_by_name(*u.bucket, version->record.info, bucket.info.versioning));
+  if (!version || ended) return fail(newest ? Errc::no_such_key : Errc::no_such_version);
   ObjectInfo& info = version->record.info;
   if (info.delete_marker) return fail(newest ? Errc::no_such_key : Errc::method_not_allowed);
   if (!u.change.is_of(info)) return fail(Errc::conditional_conflict, "update: another version");
