@@ -24,8 +24,8 @@ struct BlockingPool::State {
   std::mutex mutex;
   std::condition_variable ready;
   std::deque<Work> queue;
-  // Of the queue's works those that the bound is for. Works of run_in_order() take none of its places: else some callers
-  // of these would have all others refused.
+  // Of the queue's works those that the bound is for. Works of run_in_order() take none of its places: else some
+  // callers of these would have all others refused.
   size_t bounded = 0, queue_max = 0;
   bool stopping = false;
   size_t working = 0;  // threads that have not ended
