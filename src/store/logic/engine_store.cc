@@ -148,7 +148,7 @@ Task<Result<void>> EngineStore::create_bucket(BucketInfo bucket, uint64_t owners
     const bool exists = context->buckets.find(bucket.name) != nullptr;
     co_return fail(exists ? Errc::bucket_already_exists : Errc::too_many_buckets);
   }
-  co_return co_await context->rows->commit(create_bucket_change(context->buckets, std::move(bucket)));
+  co_return co_await context->rows->commit(create_bucket_change(context->buckets, std::move(bucket), room.number()));
 }
 
 Task<Result<BucketInfo>> EngineStore::bucket(std::string_view name) {
