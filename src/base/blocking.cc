@@ -17,13 +17,16 @@ struct BlockingPool::State {
     const char* reason;
     std::function<void()> run;
     uint64_t queued;  // ticks()
+    bool is_bounded;
   };
   metrics::Histogram& waits =
       metrics::histogram("verbena_queue_wait_seconds", "Waits for a limited resource", {{"queue", "blocking"}});
   std::mutex mutex;
   std::condition_variable ready;
   std::deque<Work> queue;
-  size_t queue_max = 0;
+  // Of the queue's works those that the bound is for. Works of run_in_order() take none of its places: else some
+  // callers of these would have all others refused.
+  size_t bounded = 0, queue_max = 0;
   bool stopping = false;
   size_t working = 0;  // threads that have not ended
   std::condition_variable ended;
@@ -64,6 +67,7 @@ void BlockingPool::State::work() {
     if (queue.empty()) break;
     Work next = std::move(queue.front());
     queue.pop_front();
+    if (next.is_bounded) --bounded;
     lock.unlock();
     waits.observe_since(next.queued);
     const auto started = SteadyClock::now();
@@ -114,9 +118,10 @@ bool BlockingPool::submit(const char* reason, std::function<void()> work) {
 bool BlockingPool::submit(const char* reason, std::function<void()> work, Queued queued) {
   {
     const std::lock_guard lock(state_->mutex);
-    const bool full = queued == Queued::within_bound && state_->queue.size() >= state_->queue_max;
-    if (full || state_->stopping) return false;
-    state_->queue.push_back({reason, std::move(work), ticks()});
+    const bool is_bounded = queued == Queued::within_bound;
+    if ((is_bounded && state_->bounded >= state_->queue_max) || state_->stopping) return false;
+    state_->queue.push_back({reason, std::move(work), ticks(), is_bounded});
+    if (is_bounded) ++state_->bounded;
   }
   state_->ready.notify_one();
   return true;

@@ -230,5 +230,30 @@ TEST(BlockingPool, WhatIsNotRefusedRunsInTheOrderInWhichItCame) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
+// Some callers that are never refused had all those refused that may be.
+TEST(BlockingPool, WhatIsNotRefusedTakesNoPlaceOfWhatMayBe) {
+  boost::asio::io_context io;
+  std::atomic<bool> go{false}, started{false};
+  std::atomic<int> done{0};
+  BlockingPool pool(1, 1);
+  ASSERT_TRUE(pool.submit("test.block", [&] {
+    started = true;
+    while (!go) std::this_thread::yield();
+  }));
+  while (!started) std::this_thread::yield();
+  const auto wait = [&]() -> Task<> {
+    const auto work = [&done]() -> Result<bool> { return ++done != 0; };
+    EXPECT_TRUE(co_await pool.run_in_order("test.in_order", work));
+  };
+  for (int i = 0; i < 3; ++i) boost::asio::co_spawn(io, wait(), boost::asio::detached);
+  io.poll();
+  EXPECT_TRUE(pool.submit("test.bounded", [&] { ++done; }));
+  EXPECT_FALSE(pool.submit("test.refused", [] {})) << "the bound holds beside them";
+  go = true;
+  io.run();
+  while (done < 4) std::this_thread::yield();
+  EXPECT_TRUE(pool.submit("test.bounded", [] {})) << "its place is free again";
+}
+
 }  // namespace
 }  // namespace verbena

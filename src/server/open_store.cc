@@ -1,6 +1,11 @@
 // The stores of accounts and objects, and their background workers.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "s3/access_generation.h"
@@ -30,6 +35,23 @@ void end_removals(auth::IdentityStore& identities) {
   const auto ended = identities.end_removals();
   if (!ended) log::error("the keys of accounts whose removal was not ended stay refused: {}", describe(ended.error()));
   if (ended && *ended != 0) log::warn("{} accounts stay: their removal was begun, and not ended", *ended);
+}
+
+// Says which accounts can make no further bucket, those with most first: after an upgrade, or a lower limit.
+void log_full_accounts(const std::vector<store::BucketUsage>& buckets, uint64_t buckets_max) {
+  constexpr size_t lines_max = 10;
+  std::map<std::string_view, uint64_t> counts;
+  for (const store::BucketUsage& bucket : buckets) ++counts[bucket.owner];
+  std::vector<std::pair<uint64_t, std::string_view>> full;
+  for (const auto& [owner, count] : counts) {
+    if (count >= buckets_max) full.emplace_back(count, owner);
+  }
+  std::ranges::sort(full, std::greater());
+  for (size_t i = 0; i < std::min(full.size(), lines_max); ++i) {
+    log::warn("server: the account {} has {} buckets and can make no more: buckets_max is {}", full[i].second,
+              full[i].first, buckets_max);
+  }
+  if (full.size() > lines_max) log::warn("server: nor can {} more accounts", full.size() - lines_max);
 }
 
 }  // namespace
@@ -188,6 +210,7 @@ std::expected<void, std::string> Server::State::open_store() {
   identities->when_limits_change([access = service->access](std::string_view owner) { access->owner_changed(owner); });
   service->credentials = identities.get();
   service->buckets_max = config.buckets_max;
+  log_full_accounts(front.usages_now(), config.buckets_max);
   service->express = {.enabled = config.s3_express.enabled, .zone = config.s3_express.zone};
   service->encryption = {.keys = keys.get(),
                          .by_default = config.encryption.by_default == "AES256",

@@ -671,7 +671,7 @@ TEST(AppendOrder, WorkMayLeaveItsPlaceReserved) {
   OrderedWork::Place place;
   work.add("a", [&] {
     done += "1";
-    place = work.reserve_first("a");
+    place = work.own_place("a");
   });
   work.add("a", [&] { done += "3"; });
   all();
@@ -681,6 +681,76 @@ TEST(AppendOrder, WorkMayLeaveItsPlaceReserved) {
   work.fill("a", place, [&] { done += "2"; }, stop.get_token(), [&] { done += "x"; });
   all();
   EXPECT_EQ(done, "1x3") << "it was cancelled";
+}
+
+// Each append waited for the answer of the one before it, although the native door was open again.
+TEST(AppendOrder, WorkBesidePlacesBeginsBeforeTheyHaveEnded) {
+  Posted posted;
+  OrderedWork work = posted.work();
+  std::string done;
+  const auto all = [&] {
+    while (!posted.waiting.empty()) posted.next();
+  };
+  const auto first = work.reserve("a");
+  std::vector<OrderedWork::Place> sent;
+  for (const char* number : {"2", "3"}) {
+    const auto begin = [&, number] {
+      done += number;
+      sent.push_back(work.own_place("a"));
+    };
+    work.add_beside_places("a", begin, {}, {});
+  }
+  all();
+  EXPECT_EQ(done, "23");
+  EXPECT_FALSE(work.has("a")) << "what comes now may go beside them";
+  ASSERT_EQ(sent.size(), 2u);
+  // Each has its place still, if it has to go by another door.
+  work.fill("a", sent[1], [&] { done += "c"; }, {}, {});
+  work.fill("a", sent[0], [&] { done += "b"; }, {}, {});
+  work.add_beside_places("a", [&] { done += "d"; }, {}, {});
+  all();
+  EXPECT_EQ(done, "23") << "only places are passed over, no work";
+  work.fill("a", first, [&] { done += "a"; }, {}, {});
+  all();
+  EXPECT_EQ(done, "23abcd");
+  EXPECT_FALSE(work.has("a"));
+}
+
+// The door was closed again by the time of its turn.
+TEST(AppendOrder, WorkBesidePlacesMayFillItsOwn) {
+  Posted posted;
+  OrderedWork work = posted.work();
+  std::string done;
+  const auto all = [&] {
+    while (!posted.waiting.empty()) posted.next();
+  };
+  const auto first = work.reserve("a");
+  const auto begin = [&] { work.fill("a", work.own_place("a"), [&] { done += "2"; }, {}, {}); };
+  work.add_beside_places("a", begin, {}, {});
+  work.add_beside_places("a", [&] { done += "3"; }, {}, {});
+  all();
+  EXPECT_EQ(done, "");
+  EXPECT_TRUE(work.has("a"));
+  work.give_up("a", first);
+  all();
+  EXPECT_EQ(done, "23");
+  EXPECT_FALSE(work.has("a"));
+}
+
+// Posted for one, and by then another one is first, which waits for a place before it.
+TEST(AppendOrder, APlaceThatIsFilledMeanwhileIsNotPassedOver) {
+  Posted posted;
+  OrderedWork work = posted.work();
+  std::string done;
+  const auto first = work.reserve("a"), second = work.reserve("a");
+  work.add_beside_places("a", [&] { done += "3"; }, {}, {});
+  work.fill("a", second, [&] { done += "2"; }, {}, {});
+  while (!posted.waiting.empty()) posted.next();
+  EXPECT_EQ(done, "");
+  work.give_up("a", first);
+  while (!posted.waiting.empty()) posted.next();
+  EXPECT_EQ(done, "23");
+  EXPECT_FALSE(work.has("a"));
 }
 
 TEST(AppendOrder, WorkIsDoneOrCancelledNeverBoth) {

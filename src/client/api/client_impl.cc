@@ -635,23 +635,28 @@ void Client::Impl::put_by_session(const std::string& bucket, const std::string& 
 }
 
 // True: the append is under way in the order of those of its key, because the native door is not open or earlier ones
-// have not ended that went this way. It waits for those that are still with the native door, too: they may have to go
-// by another door, each at its place. False: it has a place, and may go by the native door.
+// wait that found it so. Those that are still with the native door may have to go by another door, each at its place:
+// an append by HTTP waits for them, and one by the native door, if that is open again, does not. False: it has a place,
+// and may go by the native door.
 bool Client::Impl::put_in_order(const std::string& bucket, const std::string& key, client::AsyncPut& call) {
   const std::string name = client::Appends::name_of(bucket, key);
   if (session_ && session_->open() && !appends_in_order_->has(name)) {
     call.place = appends_in_order_->reserve(name);
     return false;
   }
-  auto work = [this, bucket, key, name, call] {
-    if (session_ && session_->open()) {
-      client::AsyncPut now = call;
-      now.place = appends_in_order_->reserve_first(name);
-      return put_by_session(bucket, key, std::move(now));
-    }
-    call.done(put(bucket, key, memory_of(call.from), call.options));
+  auto when_stopped = when_cancelled(bucket, key, call);
+  auto by_http = [this, bucket, key, call] { call.done(put(bucket, key, memory_of(call.from), call.options)); };
+  if (!session_) {
+    appends_in_order_->add(name, std::move(by_http), call.options.cancel, std::move(when_stopped));
+    return true;
+  }
+  auto work = [this, bucket, key, name, call, by_http = std::move(by_http), when_stopped] {
+    client::AsyncPut now = call;
+    now.place = appends_in_order_->own_place(name);
+    if (session_->open()) return put_by_session(bucket, key, std::move(now));
+    appends_in_order_->fill(name, now.place, by_http, call.options.cancel, when_stopped);
   };
-  appends_in_order_->add(name, std::move(work), call.options.cancel, when_cancelled(bucket, key, call));
+  appends_in_order_->add_beside_places(name, std::move(work), call.options.cancel, std::move(when_stopped));
   return true;
 }
 

@@ -89,8 +89,8 @@ Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std
   co_return removed;
 }
 
-// The store is asked for some at a time: it holds the lock of all buckets while it copies them, and one kind may lie
-// between many of the other one.
+// The store is asked for some at a time: it holds the lock of all buckets while it copies them. First for a page; if
+// that was not enough, one kind lies between others of the other one, perhaps many, and each call has its cost, too.
 Task<Result<BucketPage>> list_buckets(Service& service, const Call& caller, ListBucketsRequest request) {
   constexpr size_t at_once = 1000;
   const Action& asked = request.directory ? action::list_directory_buckets : action::list_buckets;
@@ -98,14 +98,15 @@ Task<Result<BucketPage>> list_buckets(Service& service, const Call& caller, List
   BucketPage page;
   store::OwnersBuckets which{
       .owner = std::string(owner_of(caller)), .prefix = std::move(request.prefix), .after = std::move(request.after)};
+  which.max = std::min(at_once, request.max + 1);
   Turns turns;
   for (bool more = true; more && !page.truncated;) {
     if (turns.due()) co_await turns.pass();
-    which.max = std::min(at_once, request.max - page.buckets.size() + 1);
     auto asking = which;
     VB_CO_ASSIGN(auto some, co_await service.store.buckets_of(std::move(asking)));
     more = some.size() == which.max;
     if (more) which.after = some.back().name;
+    which.max = at_once;
     for (store::BucketInfo& bucket : some) {
       if (is_directory_bucket(bucket.name) != request.directory) continue;
       page.truncated = page.buckets.size() == request.max;

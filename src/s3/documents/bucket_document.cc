@@ -42,11 +42,13 @@ Task<Result<void>> keep_document(Service& service, const std::string& bucket, st
 }
 
 Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name) {
-  // A document that another request sets meanwhile is set after this removal.
+  const uint64_t generation = service.access->now(bucket);
   const auto there = co_await service.store.document(bucket, name);
-  if (!there && there.error() == Errc::not_found) co_return Result<void>();
+  // Committed even if there is none: of a change that failed the store may not know whether a crash brings it back.
   auto done = co_await service.store.remove_document(bucket, name);
-  if (!is_in_no_record(name)) note_change(service, bucket, done);
+  // One that another request has set meanwhile has made, or will make, the number another one.
+  const bool none = !there && there.error() == Errc::not_found && service.access->now(bucket) == generation;
+  if (!none && !is_in_no_record(name)) note_change(service, bucket, done);
   co_return done;
 }
 

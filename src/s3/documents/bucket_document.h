@@ -28,7 +28,7 @@ inline constexpr std::string_view etag_document = "etag";
 void note_change(Service& service, const std::string& bucket, const Result<void>& outcome);
 
 // Sets or removes one. A change of what access records are made of makes the bucket's cached ones stale. To remove one
-// that is not there changes nothing and commits nothing.
+// that is not there makes none stale; it is committed all the same.
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text);
 Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name);
 

@@ -441,7 +441,10 @@ TEST_F(EventsTest, OfABatchOnlyThoseAreRefusedWhoseEventsDoNotFit) {
     chosen.push_back({.key = key, .modified_us = there->modified_us});
     if (i % 2 == 0 || i > 5) chosen.back().announcement = admitted;
   }
+  metrics::Counter& refused = metrics::counter("verbena_events_refused_total", "", {{"target", "hook"}});
+  const uint64_t before = refused.value();
   const auto outcomes = run(store.evict("bucket", grounds, chosen));
+  EXPECT_EQ(refused.value() - before, 1u) << "it is asked for once";
   std::string all;
   for (const auto& one : outcomes) all += one ? "+" : one.error() == Errc::slow_down ? "-" : "?";
   EXPECT_EQ(all, "+++++++-");

@@ -159,7 +159,7 @@ std::vector<std::shared_ptr<const Bucket>> Buckets::all() const {
   return all;
 }
 
-void Buckets::add(const BucketRecord& record) {
+void Buckets::add(const BucketRecord& record, uint64_t room) {
   auto bucket = std::make_shared<Bucket>();
   bucket->id = record.id;
   bucket->feed = std::make_shared<BucketFeed>(record.id, record.info.created_us, record.info.owner);
@@ -171,6 +171,8 @@ void Buckets::add(const BucketRecord& record) {
   bucket->may_end = &may_end_;
   std::lock_guard lock(mutex_);
   Owner& owner = owners_[record.info.owner];
+  owner.rooms.erase(
+      room);  // under the lock, so that it is never counted twice, and a creation that fits is not refused
   bucket->documents.count_for(owner.document_bytes);
   bucket->owners = owner.usage;
   auto& named = buckets_[record.info.name];
@@ -200,14 +202,15 @@ BucketRoom::BucketRoom(Buckets& buckets, std::string owner, uint64_t max)
     : buckets_(buckets), owner_(std::move(owner)) {
   const std::lock_guard lock(buckets_.mutex_);
   Buckets::Owner& of = buckets_.owners_[owner_];
-  fits_ = of.buckets.size() + of.rooms < max;
-  if (fits_) ++of.rooms;
+  if (of.buckets.size() + of.rooms.size() >= max) return;
+  number_ = ++buckets_.last_room_;
+  of.rooms.insert(number_);
 }
 
 BucketRoom::~BucketRoom() {
-  if (!fits_) return;
+  if (number_ == 0) return;
   const std::lock_guard lock(buckets_.mutex_);
-  --buckets_.owners_[owner_].rooms;
+  buckets_.owners_[owner_].rooms.erase(number_);
 }
 
 }  // namespace verbena::store

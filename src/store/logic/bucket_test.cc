@@ -21,5 +21,19 @@ TEST(BucketsTest, AreFoundByTheirNumberAsByTheirName) {
   EXPECT_NE(buckets.find_id(3), nullptr);
 }
 
+// A bucket and the room that was taken for it counted beside each other, until its creator went on.
+TEST(BucketsTest, OneThatIsThereNeedsItsRoomNoMore) {
+  Buckets buckets;
+  const BucketRoom first(buckets, "root", 2);
+  ASSERT_TRUE(first);
+  buckets.add({.id = 7, .info = {.name = "a", .created_us = 0, .owner = "root"}}, first.number());
+  {
+    const BucketRoom second(buckets, "root", 2);
+    EXPECT_TRUE(second);
+    EXPECT_FALSE(BucketRoom(buckets, "root", 2));
+  }
+  EXPECT_TRUE(BucketRoom(buckets, "root", 2)) << "of a bucket that was refused";
+}
+
 }  // namespace
 }  // namespace verbena::store

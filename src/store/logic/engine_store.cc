@@ -69,10 +69,15 @@ Task<Result<void>> commit_all(std::shared_ptr<Context> context, std::string buck
   co_await settle_each(*context, found, *all);
   if (context->rows->has_one_place()) {
     const auto committed = co_await context->rows->commit(batch_removal_change(all));
-    // A damaged row of one key is no reason to keep the others, nor is an event that its queue has no room for.
-    const bool of_one = !committed && (committed.error() == Errc::corrupt_object ||
-                                       committed.error() == Errc::malformed || committed.error() == Errc::slow_down);
-    if (!of_one) co_return committed;
+    if (committed) co_return committed;
+    // A damaged row of one key is no reason to keep the others, nor is an event that its queue has no room for. Any
+    // other slow_down is a shortage of the server, which as many single commits would make worse.
+    const auto refused = std::ranges::find(all->removals, true, &Removal::event_refused);
+    const bool of_queue = refused != all->removals.end();
+    if (!of_queue && committed.error() != Errc::corrupt_object && committed.error() != Errc::malformed) {
+      co_return committed;
+    }
+    if (of_queue) refused->ready = committed;  // counted as refused already
   }
   for (size_t i = 0; i < all->removals.size(); ++i) {
     auto one = std::make_shared<Removal>(std::move(all->removals[i]));
@@ -148,7 +153,7 @@ Task<Result<void>> EngineStore::create_bucket(BucketInfo bucket, uint64_t owners
     const bool exists = context->buckets.find(bucket.name) != nullptr;
     co_return fail(exists ? Errc::bucket_already_exists : Errc::too_many_buckets);
   }
-  co_return co_await context->rows->commit(create_bucket_change(context->buckets, std::move(bucket)));
+  co_return co_await context->rows->commit(create_bucket_change(context->buckets, std::move(bucket), room.number()));
 }
 
 Task<Result<BucketInfo>> EngineStore::bucket(std::string_view name) {

@@ -9,12 +9,14 @@
 namespace verbena::store {
 
 Result<void> announce(Transaction& transaction, const AnnouncementPtr& announcement, uint64_t bucket,
-                      const ObjectInfo& info) {
+                      const ObjectInfo& info, bool* refused) {
   if (announcement == nullptr) return {};
   VB_ASSIGN(const uint64_t sequence, transaction.next_id());
   const int64_t time_us = std::max(transaction.now_us(), info.modified_us);  // grows with each change of the key
   const Happened happened{.info = info, .bucket = bucket, .sequence = sequence, .time_us = time_us};
-  VB_ASSIGN(auto events, announcement->events(happened));
+  auto announced = announcement->events(happened);
+  if (refused != nullptr) *refused = !announced;
+  VB_ASSIGN(auto events, std::move(announced));
   if (events.empty()) return {};
   for (const EventRow& event : events) {
     VB_ASSIGN(const uint64_t id, transaction.next_id());

@@ -10,9 +10,10 @@
 
 namespace verbena::store {
 
-// Writes the announced events of a change; called inside its judge after the change's rows are known.
+// Writes the announced events of a change; called inside its judge after the change's rows are known. `refused`, if
+// given, is set if it was the announcement that refused: a queue has no room for them.
 Result<void> announce(Transaction& transaction, const AnnouncementPtr& announcement, uint64_t bucket,
-                      const ObjectInfo& info);
+                      const ObjectInfo& info, bool* refused = nullptr);
 Change announcement_change(std::shared_ptr<const Bucket> bucket, AnnouncementPtr announcement);
 
 struct EventPage {

@@ -130,7 +130,7 @@ void tell(const Removal& r) {
 Result<void> judge_removal(Transaction& transaction, Removal& r, const BucketRecord& bucket) {
   r.removed = {};
   r.told = {};
-  r.happened = r.changes_current = false;
+  r.happened = r.changes_current = r.event_refused = false;
   r.uncovered.reset();
   const bool named = !r.request.version_id.empty();
   VB_TRY(named ? remove_one_version(transaction, r, bucket) : remove_current(transaction, r, bucket));
@@ -138,7 +138,7 @@ Result<void> judge_removal(Transaction& transaction, Removal& r, const BucketRec
   r.told.version_id = r.removed.version_id;
   r.told.delete_marker = !named && r.removed.delete_marker;
   transaction.on_commit([p = &r] { tell(*p); });
-  return announce(transaction, r.request.conditions.announcement, bucket.id, r.told);
+  return announce(transaction, r.request.conditions.announcement, bucket.id, r.told, &r.event_refused);
 }
 
 // The bound is looked up and compared once for all that were chosen by it: no removal changes it, and the transaction
@@ -159,6 +159,7 @@ class BoundCheck {
 
 Result<void> judge_batch(Transaction& transaction, BatchRemoval& batch) {
   VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *batch.bucket));
+  for (Removal& one : batch.removals) one.event_refused = false;  // of a run before
   BoundCheck bound;
   for (size_t i = 0; i < batch.removals.size(); ++i) {
     Removal& one = batch.removals[i];

@@ -22,14 +22,16 @@ struct Removal {
   // version that became current.
   bool changes_current = false;
   std::optional<ObjectInfo> uncovered{};
-  bool happened = false;  // a version was removed, or a delete marker was made
-  Result<void> ready{};   // of a batch: an error leaves it out, with that as its outcome
+  bool happened = false;       // a version was removed, or a delete marker was made
+  bool event_refused = false;  // the queue of its event is full, and nothing else hinders it
+  Result<void> ready{};        // of a batch: an error leaves it out, with that as its outcome
 };
 Change removal_change(std::shared_ptr<Removal> removal);
 
 // Removals from one bucket with one commit. One that is refused with precondition_failed has that as its outcome, and
 // hinders no other; so has one that finds nothing to remove (no_such_key), and one that is not ready. Any other error
-// refuses all; the caller tries each by itself then, if the error may be one key's.
+// refuses all; the caller tries each by itself then, if the error may be one key's. Of a full queue of events the one
+// that it refused is marked (event_refused).
 struct BatchRemoval {
   std::shared_ptr<const Bucket> bucket{};
   std::vector<Removal> removals{};

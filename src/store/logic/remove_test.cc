@@ -2,10 +2,14 @@
 #include "store/logic/remove.h"
 
 #include <gtest/gtest.h>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
 
 #include <map>
 
 #include "store/empty_cursor.h"
+#include "store/logic/engine_store.h"
 #include "store/logic/keys.h"
 #include "store/logic/record.h"
 #include "store/removal_grounds.h"
@@ -80,6 +84,48 @@ TEST_F(BatchOfEvictions, LooksAtItsBoundOnce) {
 TEST_F(BatchOfEvictions, OfAnotherBoundEachStays) {
   EXPECT_EQ(judge(20, "another"), std::vector<Errc>(20, Errc::precondition_failed));
   EXPECT_EQ(rows_.looks[document_], 1u);
+}
+
+// Takes no change: the queue of commits is full, or descriptors are short.
+class ShortCatalogue final : public Catalogue {
+ public:
+  View& at_hand(const Place&) override { return rows_; }
+  Task<Result<void>> read(const char*, Place, Look) override { co_return fail(Errc::slow_down); }
+  Task<Result<void>> commit(Change) override {
+    ++commits;
+    co_return fail(Errc::slow_down, "commit queue is full");
+  }
+  bool has_one_place() const override { return true; }
+  Task<Result<void>> sync() override { co_return Result<void>(); }
+
+  size_t commits = 0;
+
+ private:
+  CountedRows rows_;
+};
+
+class ShortStore final : public EngineStore {
+ public:
+  explicit ShortStore(std::shared_ptr<Context> context) : EngineStore(std::move(context)) {}
+};
+
+// Each of the batch was committed by itself then, under the shortage.
+TEST(BatchOfRemovals, AShortageRefusesItWithOneCommit) {
+  ShortCatalogue catalogue;
+  const auto context = std::make_shared<Context>();
+  context->rows = &catalogue;
+  context->buckets.add({.id = 7, .info = {.name = "b", .created_us = 5, .owner = "root"}});
+  ShortStore store(context);
+  std::vector<Eviction> chosen;
+  for (int i = 0; i < 8; ++i) chosen.push_back({.key = "k" + std::to_string(i), .modified_us = 1});
+  boost::asio::io_context io;
+  auto evicted = boost::asio::co_spawn(io, store.evict("b", std::make_shared<const RemovalGrounds>(), chosen),
+                                       boost::asio::use_future);
+  io.run();
+  const auto outcomes = evicted.get();
+  ASSERT_EQ(outcomes.size(), 8u);
+  for (const auto& one : outcomes) EXPECT_TRUE(!one && one.error() == Errc::slow_down);
+  EXPECT_EQ(catalogue.commits, 1u);
 }
 
 }  // namespace
