@@ -283,7 +283,7 @@ std::optional<Outcome<Transfer>> Client::Impl::straight_many(Many what, std::spa
   Outcome<> settled;
   if (options.in_order) {
     call.in_order = [&](size_t leading) {
-      if (settled) settled = client::settle(way);
+      if (settled && !writes) settled = client::settle(way);
       if (!settled) return;
       told = leading;
       options.in_order(leading);
