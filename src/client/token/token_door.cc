@@ -163,7 +163,8 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
   if (!loan) {
     give_back(std::move(link));
     ClientError error = from_error(loan.error(), "token: lend");
-    error.code = ErrorCode::unsupported;  // this memory cannot be lent; the body can still carry it
+    // This memory cannot be lent. The body can still carry the host's; of a device's that says nothing of the host's.
+    error.code = device == nullptr ? ErrorCode::unsupported : ErrorCode::invalid_argument;
     return std::unexpected(std::move(error));
   }
   lent = (*loan)->descriptor();

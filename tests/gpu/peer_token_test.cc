@@ -1,0 +1,62 @@
+// Tokens for windows in a GPU's memory: what a failure says of the window, and what of the token door.
+#include <gtest/gtest.h>
+#include <rdma/fi_errno.h>
+
+#include <condition_variable>
+#include <thread>
+
+#include "client/endpoint.h"
+#include "client/token/token_door.h"
+#include "net/testing/scripted_server.h"
+#include "peer_world.h"
+
+namespace verbena::matrix {
+namespace {
+
+using net::http_reply;
+using net::ScriptedRequest;
+using net::ScriptedServer;
+
+class PeerToken : public Peer {
+ protected:
+  // The native door is closed, and all others are tried.
+  ClientOptions automatic(const std::string& endpoint) {
+    ClientOptions given = options({Via::automatic, "verbs"});
+    given.endpoint = endpoint;
+    given.native_endpoint = "127.0.0.1:1";
+    given.attempts_max = 1;
+    return given;
+  }
+  // Host memory goes by token: the door does not rest.
+  void expect_token(const Client& c) {
+    std::vector<std::byte> back(mib);
+    const auto got = c.get("bucket", "small", back);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->transfer.door, Via::token) << got->transfer.fell_back_reason;
+  }
+  void SetUp() override {
+    Peer::SetUp();
+    ASSERT_TRUE(http().put("bucket", "small", random_bytes(1000, 1)));
+  }
+};
+
+TEST_F(PeerToken, ARefusedWindowRestsAloneAndItsBytesGoByTokenFromTheHost) {
+  OnDevice memory(mib);
+  nic_refuses(FI_EOPNOTSUPP);
+  const Client c = *Client::connect(automatic(world.server.http()));
+  const Buffer first = *c.register_memory(memory.all()), second = *c.register_memory(memory.all());
+  const auto got = c.get("bucket", "small", first);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->transfer.device_path, DevicePath::staged);
+  EXPECT_EQ(got->transfer.door, Via::token) << got->transfer.fell_back_reason;
+  expect_token(c);
+  const auto put = c.put("bucket", "other", second.slice(0, 1000));
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->transfer.device_path, DevicePath::staged);
+  EXPECT_EQ(put->transfer.door, Via::token) << put->transfer.fell_back_reason;
+  expect_token(c);
+  EXPECT_TRUE(same(stored("other", 1000), random_bytes(1000, 1)));
+}
+
+}  // namespace
+}  // namespace verbena::matrix
