@@ -58,5 +58,23 @@ TEST_F(PeerToken, ARefusedWindowRestsAloneAndItsBytesGoByTokenFromTheHost) {
   EXPECT_TRUE(same(stored("other", 1000), random_bytes(1000, 1)));
 }
 
+TEST_F(PeerToken, ARefusalOrACancellationOfTheRequestSaysNothingAgainstTheDoor) {
+  OnDevice memory(mib);
+  const Client c = *Client::connect(automatic(world.server.http()));
+  const Buffer window = *c.register_memory(memory.all());
+  expect_token(c);  // and the server is known to answer tokens
+  const auto conflict = c.put("bucket", "small", window.slice(0, 10), {.if_none_match = "*"});
+  ASSERT_FALSE(conflict);
+  EXPECT_EQ(conflict.error().code, ErrorCode::precondition_failed);
+  expect_token(c);
+  std::stop_source stop;
+  stop.request_stop();
+  const auto got = c.get("bucket", "small", window, {.cancel = stop.get_token()});
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::cancelled) << got.error().message;
+  expect_token(c);
+  EXPECT_TRUE(same(stored("small", 1000), random_bytes(1000, 1)));
+}
+
 }  // namespace
 }  // namespace verbena::matrix

@@ -207,6 +207,8 @@ class Client::Impl {
   // Completes the append when it is cancelled before its turn; empty: it cannot be.
   std::function<void()> when_cancelled(const std::string& bucket, const std::string& key, const client::AsyncPut& call);
   void rest_token(const std::string& why);
+  // After a PUT by token that failed: only if that speaks against the door, not if against the request.
+  void rest_token_after(const ClientError& error, const PutOptions& options);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                    const PutOptions& options);
 

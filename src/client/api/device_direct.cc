@@ -197,7 +197,7 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
                         : token_->get(bucket, key, into.bytes(), options, way.memory->peer());
   if (got) {
     if (auto settled = client::settle(way); !settled) got = std::unexpected(std::move(settled).error());
-  } else if (!by_session && client::get_may_fall_back(got.error())) {
+  } else if (!by_session && !options.cancel.stop_requested() && client::get_may_fall_back(got.error())) {
     rest_token(got.error().message);
   }
   if (!got && client::another_way_may_help(got.error(), true)) {
@@ -242,7 +242,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   auto put = put_by_token(bucket, key, from, options, why, done, &device);
   if (put && done) return put;
   if (put) put = fault(ErrorCode::unsupported, why);
-  rest_token(put.error().message);
+  rest_token_after(put.error(), options);
   return put;
 }
 
