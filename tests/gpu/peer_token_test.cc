@@ -76,5 +76,34 @@ TEST_F(PeerToken, ARefusalOrACancellationOfTheRequestSaysNothingAgainstTheDoor) 
   EXPECT_TRUE(same(stored("small", 1000), random_bytes(1000, 1)));
 }
 
+TEST_F(PeerToken, AnObjectThatDoesNotFitSaysNothingAgainstTheDoor) {
+  OnDevice memory(mib);
+  const Client c = *Client::connect(automatic(world.server.http()));
+  const Buffer window = *c.register_memory(memory.all());
+  const auto got = c.get("bucket", "small", window.slice(0, 999));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::buffer_too_small);
+  expect_token(c);
+}
+
+TEST_F(PeerToken, AServerWithoutTokensIsKnownFromItsFirstAnswer) {
+  OnDevice memory(mib);
+  for (const std::string body : {"hello", ""}) {
+    SCOPED_TRACE(body);
+    ScriptedServer server([&](const ScriptedRequest&, int) { return http_reply(200, "etag: \"e\"\r\n", body); });
+    const Client c = *Client::connect(automatic(server.url()));
+    const Buffer window = *c.register_memory(memory.all());
+    const auto got = c.get("b", "k", window);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->bytes, body.size());
+    EXPECT_EQ(got->transfer.door, Via::http);
+    EXPECT_EQ(got->transfer.device_path, DevicePath::staged);
+    EXPECT_NE(got->transfer.fell_back_reason.find("does not know tokens"), std::string::npos)
+        << got->transfer.fell_back_reason;
+    EXPECT_TRUE(same(memory.bytes(0, body.size()), {as_bytes(body).begin(), as_bytes(body).end()}));
+    EXPECT_TRUE(server.requests().front().has("x-amz-rdma-token"));
+  }
+}
+
 }  // namespace
 }  // namespace verbena::matrix

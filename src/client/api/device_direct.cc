@@ -204,7 +204,11 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
     reason = client::said(way, got.error());
     return std::nullopt;
   }
-  if (got) got->transfer.device_path = way.path;
+  if (!got) return got;
+  // An empty object needs no token, and the server may not have looked at it.
+  const bool in_body = !by_session && got->transfer.door != Via::token;
+  if (in_body) rest_token(got->transfer.fell_back_reason);
+  got->transfer.device_path = in_body ? client::device_path(copies.lane(), got->transfer) : way.path;
   return got;
 }
 

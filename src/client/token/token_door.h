@@ -44,10 +44,10 @@ class TokenDoor {
   bool reaches_devices();
 
   // `device`: `into` is a part of that window, which no CPU touches: bytes that do not come by RDMA do not come at all
-  // (unsupported), and no checksum of them is verified; invalid_argument: that window cannot be lent, and nothing was
-  // sent, which says nothing against this door. The reply's transfer shows whether the bytes came by RDMA (door
-  // token) or in the body (door http, with the reason). `into` must not be empty. unsupported: the server refused the
-  // token itself; or it is too large to be sealed.
+  // (unsupported, or buffer_too_small), and no checksum of them is verified; invalid_argument: that window cannot be
+  // lent, and nothing was sent, which says nothing against this door. The reply's transfer shows whether the bytes came
+  // by RDMA (door token) or in the body (door http, with the reason). `into` must not be empty. unsupported: the server
+  // refused the token itself; or it is too large to be sealed.
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into, const GetOptions& options,
                         const PeerWindow* device = nullptr);
 
