@@ -105,5 +105,36 @@ TEST_F(PeerToken, AServerWithoutTokensIsKnownFromItsFirstAnswer) {
   }
 }
 
+TEST_F(PeerToken, WhatLinksReachIsKnownAlsoWhileAllAreInUse) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t asked = 0;
+  bool answers = false;
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    std::unique_lock lock(mutex);
+    ++asked;
+    changed.notify_all();
+    changed.wait(lock, [&] { return answers; });
+    return http_reply(404, "", "");
+  });
+  const auto endpoint = client::parse_endpoint(server.url()).value();
+  const auto http = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+  client::S3Http s3(*http, client::S3Options{.credentials = {"AKIDEXAMPLE", "secret", ""}});
+  client::TokenDoor door(s3, "verbs", false, std::chrono::milliseconds(1));
+  ASSERT_TRUE(door.open());
+  constexpr size_t links = 8;
+  std::vector<std::vector<std::byte>> memory(links, std::vector<std::byte>(100));
+  std::vector<std::jthread> callers;
+  for (auto& into : memory) callers.emplace_back([&] { EXPECT_FALSE(door.get("b", "k", into, {})); });
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return asked == links; });
+  }
+  EXPECT_TRUE(door.reaches_devices({}));
+  const std::lock_guard lock(mutex);
+  answers = true;
+  changed.notify_all();
+}
+
 }  // namespace
 }  // namespace verbena::matrix

@@ -138,7 +138,8 @@ class Client::Impl {
   std::optional<Outcome<PutReply>> straight_put(const std::string& bucket, const std::string& key, const Buffer& from,
                                                 const PutOptions& options, std::string& reason, client::Doubt& doubt);
   // Null: no token carries bytes of that window.
-  const client::NativeMemory* token_memory(const Buffer& window, uint64_t size, std::string& reason);
+  const client::NativeMemory* token_memory(const Buffer& window, uint64_t size, const std::stop_token& stop,
+                                           std::string& reason);
   // Through the lane's ring, or through memory of its own.
   Outcome<PutReply> own_put(const std::string& bucket, const std::string& key, const Buffer& from,
                             const PutOptions& options, client::DeviceCopies& copies);

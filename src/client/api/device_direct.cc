@@ -175,8 +175,14 @@ DeviceWay Client::Impl::straight_way(const Buffer& window, std::string& reason) 
   return {};
 }
 
-const client::NativeMemory* Client::Impl::token_memory(const Buffer& window, uint64_t size, std::string& reason) {
-  return wants_token(size) ? peer_memory(window, token_->reaches_devices(), reason) : nullptr;
+const client::NativeMemory* Client::Impl::token_memory(const Buffer& window, uint64_t size, const std::stop_token& stop,
+                                                       std::string& reason) {
+  if (!wants_token(size)) return nullptr;
+  if (window.memory_->device->platform != memory::cuda::peer_platform) {
+    reason = std::string("peer: ") + memory::cuda::not_for_peers;
+    return nullptr;
+  }
+  return peer_memory(window, token_->reaches_devices(stop), reason);
 }
 
 std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& bucket, const std::string& key,
@@ -187,7 +193,7 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
   if (by_session) {
     way = straight_way(into, reason);
   } else if (options_.via != Via::native) {
-    way = {token_memory(into, into.size(), reason), DevicePath::peer};
+    way = {token_memory(into, into.size(), options.cancel, reason), DevicePath::peer};
   }
   if (way.memory == nullptr) return std::nullopt;
   if (auto after = copies.after(*into.memory_->device, options.cancel); !after) {
@@ -222,7 +228,7 @@ std::optional<Outcome<PutReply>> Client::Impl::straight_put(const std::string& b
   if (by_session) {
     way = straight_way(from, reason);
   } else if (options_.via != Via::native && from.size() <= token_max && token_may_put(from.size(), options)) {
-    way = {token_memory(from, from.size(), reason), DevicePath::peer};
+    way = {token_memory(from, from.size(), options.cancel, reason), DevicePath::peer};
   }
   if (way.memory == nullptr) return std::nullopt;
   flush_appends(bucket, key);

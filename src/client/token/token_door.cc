@@ -86,9 +86,13 @@ Outcome<> TokenDoor::open() {
   return {};
 }
 
-bool TokenDoor::reaches_devices() {
+bool TokenDoor::reaches_devices(const std::stop_token& stop) {
   if (seals_) return false;
-  auto link = take({});
+  {
+    std::lock_guard lock(mutex_);
+    if (reaches_devices_) return *reaches_devices_;
+  }
+  auto link = take(stop);
   if (!link) return false;
   const bool reaches = (*link)->reaches_devices();
   give_back(std::move(*link));
@@ -132,6 +136,7 @@ Outcome<std::unique_ptr<PolledLink>> TokenDoor::take(const std::stop_token& stop
   std::lock_guard lock(mutex_);
   if (link) {
     provider_ = (*link)->provider();
+    if (!reaches_devices_) reaches_devices_ = (*link)->reaches_devices();
   } else {
     --open_links_;
     returned_.notify_one();

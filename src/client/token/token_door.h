@@ -40,8 +40,8 @@ class TokenDoor {
   // Bytes move sealed, over https: then the server may be any one of S3.
   bool seals() const { return seals_; }
 
-  // Opens a link if there is none. Whether it may reach the memory of a GPU.
-  bool reaches_devices();
+  // Whether links may reach the memory of a GPU. Opens one if none was opened before; else it does not wait.
+  bool reaches_devices(const std::stop_token& stop);
 
   // `device`: `into` is a part of that window, which no CPU touches: bytes that do not come by RDMA do not come at all
   // (unsupported, or buffer_too_small), and no checksum of them is verified; invalid_argument: that window cannot be
@@ -79,6 +79,7 @@ class TokenDoor {
   std::condition_variable_any returned_;
   std::vector<std::unique_ptr<PolledLink>> idle_;
   size_t open_links_ = 0;
+  std::optional<bool> reaches_devices_;  // of the first link
   std::string provider_;
 };
 
