@@ -105,6 +105,20 @@ TEST_F(PeerToken, AServerWithoutTokensIsKnownFromItsFirstAnswer) {
   }
 }
 
+TEST_F(PeerToken, OfTheWindowAndTheRangeTheSmallerDecidesWhetherATokenIsWorthIt) {
+  OnDevice memory(mib);
+  ClientOptions given = automatic(world.server.http());
+  given.token_size_min = 1000;
+  const Client c = *Client::connect(given);
+  const Buffer window = *c.register_memory(memory.all());
+  const auto part = c.get("bucket", "small", window, {.range = Range{0, 999}});
+  ASSERT_TRUE(part) << part.error().message;
+  EXPECT_EQ(part->transfer.door, Via::http);
+  const auto whole = c.get("bucket", "small", window, {.range = Range{0, 1000}});
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_EQ(whole->transfer.door, Via::token) << whole->transfer.fell_back_reason;
+}
+
 TEST_F(PeerToken, WhatLinksReachIsKnownAlsoWhileAllAreInUse) {
   std::mutex mutex;
   std::condition_variable changed;

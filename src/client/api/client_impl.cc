@@ -23,6 +23,10 @@ bool get_may_fall_back(const ClientError& error) {
          error.code == ErrorCode::malformed_reply || error.code == ErrorCode::local_error;
 }
 
+uint64_t expected_size(uint64_t room, const GetOptions& options) {
+  return options.range && options.range->length > 0 ? std::min(room, options.range->length) : room;
+}
+
 }  // namespace client
 
 namespace {
@@ -247,9 +251,7 @@ Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::s
     if (speaks_against_door(got.error())) session_->suspend(got.error());
     add_reason(reasons, "native", got.error().message);
   }
-  // Without a range the object's size is not known yet: the buffer's size is the best estimate.
-  uint64_t expected = into.bytes.size();
-  if (options.range && options.range->length > 0) expected = std::min(expected, options.range->length);
+  const uint64_t expected = client::expected_size(into.bytes.size(), options);
   if (wants_token(expected)) {
     auto got = token_->get(bucket, key, into.bytes, options);
     if (!got && options.cancel.stop_requested()) return cancelled();

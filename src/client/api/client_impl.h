@@ -47,6 +47,9 @@ namespace client {
 // True when the door failed, not the request: another door may succeed.
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
+// Of a GET into memory of this size, as far as the request says it: without a range the object's size is not known yet,
+// and the memory's is the best estimate.
+uint64_t expected_size(uint64_t room, const GetOptions& options);
 
 // An item of a batch that goes another way, and what its first attempt leaves open.
 struct AgainItem {

@@ -193,7 +193,7 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
   if (by_session) {
     way = straight_way(into, reason);
   } else if (options_.via != Via::native) {
-    way = {token_memory(into, into.size(), options.cancel, reason), DevicePath::peer};
+    way = {token_memory(into, client::expected_size(into.size(), options), options.cancel, reason), DevicePath::peer};
   }
   if (way.memory == nullptr) return std::nullopt;
   if (auto after = copies.after(*into.memory_->device, options.cancel); !after) {
