@@ -34,7 +34,7 @@ bool has_peer_module() {
 Outcome<std::shared_ptr<const PeerMemory>> PeerMemory::of(const Driver& driver,
                                                           const std::vector<Allocation>& allocations, uint64_t address,
                                                           uint64_t size) {
-  if (driver.platform() != Platform::cuda) return failed("memory of AMD's GPUs is not given to RDMA devices");
+  if (driver.platform() != peer_platform) return failed(not_for_peers);
   const int device = allocations.front().device;
   auto context = context_of(driver, device);
   if (!context) return std::unexpected(std::move(context).error());

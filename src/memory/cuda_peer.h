@@ -14,6 +14,10 @@ namespace verbena::memory::cuda {
 // TEST_VERBENA_PEER_MODULE, if it is set, says so for tests.
 bool has_peer_module();
 
+// RDMA devices are given NVIDIA's memory alone.
+inline constexpr Platform peer_platform = Platform::cuda;
+inline constexpr const char* not_for_peers = "memory of AMD's GPUs is not given to RDMA devices";
+
 // A range of addresses of a device. A dma-buf keeps the physical memory that was there, also if that is freed
 // meanwhile: is_there() says whether it is still the same.
 class PeerMemory {

@@ -7,102 +7,14 @@
 
 #include <thread>
 
+#include "client/api/client_impl.h"
 #include "fabric/device.h"
 #include "fabric/ofi/testing.h"
-#include "gpu_world.h"
 #include "memory/cuda_peer.h"
-#include "nic.h"
+#include "peer_world.h"
 
 namespace verbena::matrix {
 namespace {
-
-constexpr size_t mib = 1u << 20;
-
-void use_the_doubles() {
-  use_the_double();
-  ::setenv("TEST_VERBENA_RDMA_DEVICE", "double", 1);
-  ::setenv("TEST_VERBENA_CUDA_VERSION", "12080", 1);
-  ::setenv("TEST_VERBENA_PEER_MODULE", "0", 1);
-  ::setenv("VERBENA_TEST_PROVIDERS", "local,tcp,verbs", 1);
-}
-
-Config peer_config() {
-  Config config = test_config();
-  config.rdma.token_provider = {"verbs"};
-  return config;
-}
-
-// Nothing that a test of the doubles has changed stays.
-void reset_doubles() {
-  double_reset_counts();
-  double_delay(50);
-  double_peer_writes(100, 0);
-  double_over_pcie(false);
-  double_blind_ids(false);
-  nic_offers_device_memory(true);
-  nic_knows_cuda(false);
-  nic_refuses(0);
-  ::setenv("TEST_VERBENA_PEER_MODULE", "0", 1);
-}
-
-const Way native{Via::native, "verbs"}, token{Via::token, "verbs"};
-
-class Peer : public testing::Test {
- protected:
-  static void SetUpTestSuite() { use_the_doubles(); }
-  void SetUp() override {
-    reset_doubles();
-    ASSERT_TRUE(http().make_bucket("bucket"));
-  }
-  void TearDown() override {
-    EXPECT_EQ(double_misuse(), 0u);
-    EXPECT_EQ(nic_registered(), 0u);
-    reset_doubles();
-  }
-
-  ClientOptions options(const Way& way) {
-    ClientOptions options;
-    options.endpoint = world.server.http();
-    options.native_endpoint = world.server.native();
-    options.access_key = server::TestServer::access_key;
-    options.secret_key = server::TestServer::secret_key;
-    options.via = way.via;
-    options.provider = way.provider;
-    options.token_size_min = 0;
-    return options;
-  }
-  Client client(const Way& way) {
-    auto made = Client::connect(options(way));
-    EXPECT_TRUE(made) << way.name() << ": " << made.error().message;
-    return *made;
-  }
-  Client http() { return client({Via::http, "auto"}); }
-  std::vector<std::byte> stored(const std::string& key, size_t size) {
-    std::vector<std::byte> back(size);
-    const auto got = http().get("bucket", key, back);
-    EXPECT_TRUE(got) << got.error().message;
-    return back;
-  }
-  // A GET and a PUT of the window move every byte, by that way.
-  void moves(const Client& c, const OnDevice& memory, DevicePath path, const std::string& why = {}) {
-    constexpr size_t size = 300'001;
-    const auto bytes = random_bytes(size, 11), other = random_bytes(size, 12);
-    ASSERT_TRUE(http().put("bucket", "moved", bytes));
-    const Buffer window = *c.register_memory(memory.all());
-    const auto got = c.get("bucket", "moved", window.slice(0, size));
-    ASSERT_TRUE(got) << got.error().message;
-    EXPECT_EQ(got->transfer.device_path, path) << got->transfer.fell_back_reason;
-    EXPECT_NE(got->transfer.fell_back_reason.find(why), std::string::npos) << got->transfer.fell_back_reason;
-    EXPECT_TRUE(same(memory.bytes(0, size), bytes));
-    double_poke(memory.address(), other.data(), size);
-    const auto put = c.put("bucket", "back", window.slice(0, size));
-    ASSERT_TRUE(put) << put.error().message;
-    EXPECT_EQ(put->transfer.device_path, path) << put->transfer.fell_back_reason;
-    EXPECT_TRUE(same(stored("back", size), other));
-  }
-
-  World world{peer_config()};
-};
 
 TEST_F(Peer, EveryByteOfEverySizeAtOddPlacesOfALargerAllocation) {
   constexpr size_t whole = 12 * mib, at = 77'777;
@@ -459,6 +371,27 @@ TEST_F(Peer, WritesOfOthersAreFlushedWhereTheDeviceDoesNotOrderThem) {
     EXPECT_FALSE(result.error);
     EXPECT_EQ(told, in_order ? 1u : 0u);
   }
+}
+
+// A flush that fails made a stored item conflict with itself.
+TEST_F(Peer, ABatchOfPutsIsNeitherFlushedNorRepeated) {
+  OnDevice memory(mib);
+  const Client c = client(native);
+  double_peer_writes(0, 1);
+  double_fail("cuFlushGPUDirectRDMAWrites", 999, 0);
+  const Buffer window = *c.register_memory(memory.all());
+  const BatchItem items[] = {{.bucket = "bucket", .key = "new", .size = mib / 2, .if_none_match = "*"},
+                             {.bucket = "bucket", .key = "any", .offset = mib / 2, .size = mib / 2}};
+  BatchResult results[2];
+  BatchOptions options;
+  options.in_order = [](size_t) {};
+  using Impl = Client::Inside::Impl;  // no public call has PUTs in order
+  const auto put = Client::Inside::impl(c).many(Impl::Many::put, items, std::span(&window, 1), results, options);
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->device_path, DevicePath::peer) << put->fell_back_reason;
+  EXPECT_FALSE(results[0].error) << to_string(*results[0].error);
+  EXPECT_FALSE(results[1].error);
+  EXPECT_EQ(double_calls("cuFlushGPUDirectRDMAWrites"), 0u);
 }
 
 TEST_F(Peer, WhereNeitherOrdersThemItIsStaged) {

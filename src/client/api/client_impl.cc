@@ -23,6 +23,10 @@ bool get_may_fall_back(const ClientError& error) {
          error.code == ErrorCode::malformed_reply || error.code == ErrorCode::local_error;
 }
 
+uint64_t expected_size(uint64_t room, const GetOptions& options) {
+  return options.range && options.range->length > 0 ? std::min(room, options.range->length) : room;
+}
+
 }  // namespace client
 
 namespace {
@@ -229,6 +233,11 @@ void Client::Impl::rest_token(const std::string& why) {
   token_reason_ = why;
 }
 
+void Client::Impl::rest_token_after(const ClientError& error, const PutOptions& options) {
+  if (options.cancel.stop_requested()) return;
+  if (speaks_against_door(error) || change_may_fall_back(error, !conditional(options))) rest_token(error.message);
+}
+
 Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::string& key, GetMemory into,
                                          const GetOptions& options, bool native_too) {
   std::string reasons;
@@ -242,9 +251,7 @@ Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::s
     if (speaks_against_door(got.error())) session_->suspend(got.error());
     add_reason(reasons, "native", got.error().message);
   }
-  // Without a range the object's size is not known yet: the buffer's size is the best estimate.
-  uint64_t expected = into.bytes.size();
-  if (options.range && options.range->length > 0) expected = std::min(expected, options.range->length);
+  const uint64_t expected = client::expected_size(into.bytes.size(), options);
   if (wants_token(expected)) {
     auto got = token_->get(bucket, key, into.bytes, options);
     if (!got && options.cancel.stop_requested()) return cancelled();
@@ -405,16 +412,17 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
       put->transfer.fell_back_reason = std::move(reasons);
       return put;
     }
+    if (!put) rest_token_after(put.error(), options);
     if (!put && (forced || !change_may_fall_back(put.error(), !is_conditional))) {
-      if (speaks_against_door(put.error())) rest_token(put.error().message);
       return std::unexpected(doubt.about(std::move(put).error()));
     }
     if (put && forced) return fault(ErrorCode::unsupported, why);
-    if (!put) {
+    if (put) {
+      rest_token(why);
+    } else {
       doubt.after(put.error());
       why = put.error().message;
     }
-    rest_token(why);
     add_reason(reasons, "token", why);
   } else if (token_ && !forced && from.bytes.size() >= options_.token_size_min) {
     std::lock_guard lock(reason_mutex_);

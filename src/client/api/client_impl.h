@@ -47,6 +47,9 @@ namespace client {
 // True when the door failed, not the request: another door may succeed.
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
+// Of a GET into memory of this size, as far as the request says it: without a range the object's size is not known yet,
+// and the memory's is the best estimate.
+uint64_t expected_size(uint64_t room, const GetOptions& options);
 
 // An item of a batch that goes another way, and what its first attempt leaves open.
 struct AgainItem {
@@ -138,7 +141,8 @@ class Client::Impl {
   std::optional<Outcome<PutReply>> straight_put(const std::string& bucket, const std::string& key, const Buffer& from,
                                                 const PutOptions& options, std::string& reason, client::Doubt& doubt);
   // Null: no token carries bytes of that window.
-  const client::NativeMemory* token_memory(const Buffer& window, uint64_t size, std::string& reason);
+  const client::NativeMemory* token_memory(const Buffer& window, uint64_t size, const std::stop_token& stop,
+                                           std::string& reason);
   // Through the lane's ring, or through memory of its own.
   Outcome<PutReply> own_put(const std::string& bucket, const std::string& key, const Buffer& from,
                             const PutOptions& options, client::DeviceCopies& copies);
@@ -153,7 +157,8 @@ class Client::Impl {
   Outcome<Transfer> own_many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
                              std::span<BatchResult> results, const BatchOptions& options, client::DeviceCopies& copies);
   // A lane to its device, for a window that is still what was registered.
-  Outcome<std::unique_ptr<client::DeviceLane>> device_lane(const Buffer& window);
+  // Opens the native door if it is not open and does not rest, so that what follows finds it open.
+  Outcome<std::unique_ptr<client::DeviceLane>> device_lane(const Buffer& window, const std::stop_token& stop);
   client::DeviceLanes& device_lanes() { return *lanes_; }
 
   // Runs on one of the client's threads.
@@ -207,6 +212,8 @@ class Client::Impl {
   // Completes the append when it is cancelled before its turn; empty: it cannot be.
   std::function<void()> when_cancelled(const std::string& bucket, const std::string& key, const client::AsyncPut& call);
   void rest_token(const std::string& why);
+  // After a PUT by token that failed: only if that speaks against the door, not if against the request.
+  void rest_token_after(const ClientError& error, const PutOptions& options);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                    const PutOptions& options);
 

@@ -175,8 +175,14 @@ DeviceWay Client::Impl::straight_way(const Buffer& window, std::string& reason) 
   return {};
 }
 
-const client::NativeMemory* Client::Impl::token_memory(const Buffer& window, uint64_t size, std::string& reason) {
-  return wants_token(size) ? peer_memory(window, token_->reaches_devices(), reason) : nullptr;
+const client::NativeMemory* Client::Impl::token_memory(const Buffer& window, uint64_t size, const std::stop_token& stop,
+                                                       std::string& reason) {
+  if (!wants_token(size)) return nullptr;
+  if (window.memory_->device->platform != memory::cuda::peer_platform) {
+    reason = std::string("peer: ") + memory::cuda::not_for_peers;
+    return nullptr;
+  }
+  return peer_memory(window, token_->reaches_devices(stop), reason);
 }
 
 std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& bucket, const std::string& key,
@@ -187,7 +193,7 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
   if (by_session) {
     way = straight_way(into, reason);
   } else if (options_.via != Via::native) {
-    way = {token_memory(into, into.size(), reason), DevicePath::peer};
+    way = {token_memory(into, client::expected_size(into.size(), options), options.cancel, reason), DevicePath::peer};
   }
   if (way.memory == nullptr) return std::nullopt;
   if (auto after = copies.after(*into.memory_->device, options.cancel); !after) {
@@ -197,14 +203,18 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
                         : token_->get(bucket, key, into.bytes(), options, way.memory->peer());
   if (got) {
     if (auto settled = client::settle(way); !settled) got = std::unexpected(std::move(settled).error());
-  } else if (!by_session && client::get_may_fall_back(got.error())) {
+  } else if (!by_session && !options.cancel.stop_requested() && client::get_may_fall_back(got.error())) {
     rest_token(got.error().message);
   }
   if (!got && client::another_way_may_help(got.error(), true)) {
     reason = client::said(way, got.error());
     return std::nullopt;
   }
-  if (got) got->transfer.device_path = way.path;
+  if (!got) return got;
+  // An empty object needs no token, and the server may not have looked at it.
+  const bool in_body = !by_session && got->transfer.door != Via::token;
+  if (in_body) rest_token(got->transfer.fell_back_reason);
+  got->transfer.device_path = in_body ? client::device_path(copies.lane(), got->transfer) : way.path;
   return got;
 }
 
@@ -218,7 +228,7 @@ std::optional<Outcome<PutReply>> Client::Impl::straight_put(const std::string& b
   if (by_session) {
     way = straight_way(from, reason);
   } else if (options_.via != Via::native && from.size() <= token_max && token_may_put(from.size(), options)) {
-    way = {token_memory(from, from.size(), reason), DevicePath::peer};
+    way = {token_memory(from, from.size(), options.cancel, reason), DevicePath::peer};
   }
   if (way.memory == nullptr) return std::nullopt;
   flush_appends(bucket, key);
@@ -242,7 +252,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   auto put = put_by_token(bucket, key, from, options, why, done, &device);
   if (put && done) return put;
   if (put) put = fault(ErrorCode::unsupported, why);
-  rest_token(put.error().message);
+  rest_token_after(put.error(), options);
   return put;
 }
 
@@ -283,7 +293,7 @@ std::optional<Outcome<Transfer>> Client::Impl::straight_many(Many what, std::spa
   Outcome<> settled;
   if (options.in_order) {
     call.in_order = [&](size_t leading) {
-      if (settled) settled = client::settle(way);
+      if (settled && !writes) settled = client::settle(way);
       if (!settled) return;
       told = leading;
       options.in_order(leading);

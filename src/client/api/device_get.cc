@@ -149,12 +149,12 @@ class DeviceGet {
 }  // namespace
 }  // namespace client
 
-Outcome<std::unique_ptr<DeviceLane>> Client::Impl::device_lane(const Buffer& window) {
+Outcome<std::unique_ptr<DeviceLane>> Client::Impl::device_lane(const Buffer& window, const std::stop_token& stop) {
   const client::DeviceMemory& memory = *window.memory_->device;
   OUT_TRY(usable());
   OUT_TRY(client::device_memory_is_there(memory, reinterpret_cast<uintptr_t>(window.data()), window.size()));
   std::shared_ptr<client::NativeSession> session;
-  if (session_ && session_->open()) session = session_->session().value_or(nullptr);
+  if (session_) session = session_->session(stop).value_or(nullptr);
   OUT_ASSIGN(auto lane, lanes_->take(memory, session));
   if (lane) return lane;
   auto queue = memory::cuda::Queue::open(memory.device, memory.platform);
@@ -175,7 +175,7 @@ Outcome<GetReply> Client::Impl::device_get(const std::string& bucket, const std:
   if (into.size() == 0) return get(bucket, key, {{}, nullptr}, options);
   const client::DeviceMemory& memory = *into.memory_->device;
   if (memory.read_only) return fault(ErrorCode::invalid_argument, "device memory: it is read-only");
-  OUT_ASSIGN(auto lane, device_lane(into));
+  OUT_ASSIGN(auto lane, device_lane(into, options.cancel));
   DeviceCopies copies(*lanes_, std::move(lane), options_.operation_timeout);
   std::string reason;
   if (auto straight = straight_get(bucket, key, into, options, copies, reason)) return std::move(*straight);

@@ -204,7 +204,7 @@ Outcome<Transfer> Client::Impl::device_many(Many what, std::span<const BatchItem
     if (lane && !lane->queue->is_of(device.platform, device.device)) {
       return fault(ErrorCode::invalid_argument, "a batch has windows of one device");
     }
-    OUT_ASSIGN(auto one, device_lane(window));
+    OUT_ASSIGN(auto one, device_lane(window, {}));
     if (lane) lanes_->give_back(std::move(lane));
     lane = std::move(one);
   }

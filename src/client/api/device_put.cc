@@ -59,7 +59,7 @@ constexpr size_t native_whole_max = 256 * MiB;  // larger objects go in parts, i
 Outcome<PutReply> Client::Impl::device_put(const std::string& bucket, const std::string& key, const Buffer& from,
                                            const PutOptions& options) {
   if (from.size() == 0) return put(bucket, key, {{}, nullptr}, options);
-  OUT_ASSIGN(auto lane, device_lane(from));
+  OUT_ASSIGN(auto lane, device_lane(from, options.cancel));
   DeviceCopies copies(*lanes_, std::move(lane), options_.operation_timeout);
   OUT_TRY(copies.after(*from.memory_->device, options.cancel));
   std::string reason;

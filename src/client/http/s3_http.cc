@@ -170,6 +170,7 @@ Outcome<net::HttpReply> S3Http::call_signed(const S3Call& call, const auth::Cred
   request.headers.emplace_back("host", http_.host_header());
   request.body = call.body;
   request.into = call.into;
+  request.status_suffices = call.status_suffices;
   request.replayable = call.replayable;
   request.stop = call.stop;
   if (!options_.credentials.access_key.empty()) {

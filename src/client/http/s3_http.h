@@ -24,6 +24,7 @@ struct S3Call {
   Bytes body = {};
   bool unsigned_payload = false;          // UNSIGNED-PAYLOAD, overriding the options
   std::optional<MutableBytes> into = {};  // for the body of a 2xx
+  bool status_suffices = false;           // see net::HttpRequest::status_suffices
   bool replayable = true;                 // see net::HttpRequest::replayable
   std::stop_token stop = {};
   std::optional<std::chrono::milliseconds> within = {};  // a shorter limit than the request's own

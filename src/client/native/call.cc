@@ -31,7 +31,7 @@ Result<void> ObjectCall::answered(Bytes body) {
   if (reply->inline_size != 0 && (!get || reply->inline_size != reply->length)) {
     return fail(Errc::malformed, "native: reply's inline bytes");
   }
-  if (get && device.memory != nullptr && reply->inline_size != 0) {
+  if (get && device && reply->inline_size != 0) {
     return fail(Errc::malformed, "native: inline bytes for a device");
   }
   if (get) {

@@ -2,6 +2,7 @@
 #include "client/native/stream.h"
 
 #include "client/native/values.h"
+#include "client/peer_memory.h"
 #include "client/trace_scope.h"
 #include "fabric/device.h"
 #include "native/wire/list_values.h"
@@ -252,6 +253,28 @@ TEST_F(NativeStreamTest, AListOfValuesThatIsMalformedBehindAValueWithAChecksumIs
                             .verify = true,
                             .timeout = 10s};
   EXPECT_EQ(list_values(*stream_, wanted).error(), Errc::malformed);
+  script_.answer = nullptr;
+}
+
+// They were copied by the CPU, to an address of the device.
+TEST_F(NativeStreamTest, BytesInAnAnswerForADevicesMemoryAreRefused) {
+  std::vector<std::byte> memory(64, std::byte{0xee});
+  const PeerWindow window(nullptr, memory);
+  script_.answer = [](uint64_t request) {
+    std::vector<std::byte> body(512);
+    wire::Writer out(body);
+    wire::ObjectReply reply;
+    reply.length = reply.object_size = reply.inline_size = 8;
+    EXPECT_TRUE(encode(out, reply));
+    return reply_of(wire::Type::get, request, 1, Bytes(body).first(out.size() + 8));
+  };
+  ObjectCall call;
+  call.type = wire::Type::get;
+  call.deadline = deadline_in(10s);
+  call.into = memory;
+  call.device.peer = &window;
+  EXPECT_EQ(stream_->run(call, nothing_to_say).error(), Errc::malformed);
+  EXPECT_TRUE(std::ranges::all_of(memory, [](std::byte b) { return b == std::byte{0xee}; }));
   script_.answer = nullptr;
 }
 

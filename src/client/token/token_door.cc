@@ -86,9 +86,13 @@ Outcome<> TokenDoor::open() {
   return {};
 }
 
-bool TokenDoor::reaches_devices() {
+bool TokenDoor::reaches_devices(const std::stop_token& stop) {
   if (seals_) return false;
-  auto link = take({});
+  {
+    std::lock_guard lock(mutex_);
+    if (reaches_devices_) return *reaches_devices_;
+  }
+  auto link = take(stop);
   if (!link) return false;
   const bool reaches = (*link)->reaches_devices();
   give_back(std::move(*link));
@@ -132,6 +136,7 @@ Outcome<std::unique_ptr<PolledLink>> TokenDoor::take(const std::stop_token& stop
   std::lock_guard lock(mutex_);
   if (link) {
     provider_ = (*link)->provider();
+    if (!reaches_devices_) reaches_devices_ = (*link)->reaches_devices();
   } else {
     --open_links_;
     returned_.notify_one();
@@ -163,7 +168,8 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
   if (!loan) {
     give_back(std::move(link));
     ClientError error = from_error(loan.error(), "token: lend");
-    error.code = ErrorCode::unsupported;  // this memory cannot be lent; the body can still carry it
+    // This memory cannot be lent. The body can still carry the host's; of a device's that says nothing of the host's.
+    error.code = device == nullptr ? ErrorCode::unsupported : ErrorCode::invalid_argument;
     return std::unexpected(std::move(error));
   }
   lent = (*loan)->descriptor();
@@ -200,7 +206,8 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
                                  const GetOptions& options, const PeerWindow* device) {
   if (device != nullptr && seals_) return fault(ErrorCode::unsupported, "token: what is sealed passes a CPU");
   S3Call call{.method = "GET", .bucket = bucket, .key = key, .headers = get_headers(options)};
-  call.into = device == nullptr ? into : MutableBytes();  // a body with a byte is refused
+  call.into = device == nullptr ? into : MutableBytes();
+  call.status_suffices = device != nullptr;  // a body with a byte finds no room, and its head says why there is one
   if (!options.version_id.empty()) call.query.emplace_back("versionId", options.version_id);
   call.stop = options.cancel;
   const bool verify = s3_.options().verify_checksums && !options.range && device == nullptr;
@@ -213,10 +220,6 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
   fabric::WindowDescriptor lent;
   auto called = call_with_window(std::move(call), window, device, fabric::Access::server_writes, sealed.get(), lent);
   if (!called) {
-    // A body finds no room. The server sends one when it does not use the window, or not any more.
-    if (device != nullptr && called.error().code == ErrorCode::buffer_too_small) {
-      called.error() = {.code = ErrorCode::unsupported, .message = "token: the server sent the bytes as a body"};
-    }
     if (called.error().s3_code == "InvalidRDMAToken") called.error().code = ErrorCode::unsupported;
     return std::unexpected(std::move(called).error());
   }
@@ -228,7 +231,8 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
     knowledge_ = Knowledge::yes;
     const auto moved = decimal(reply.header("x-amz-rdma-bytes-transferred"));
     const uint64_t bytes = said == "204" ? 0 : moved.value_or(UINT64_MAX);
-    if (reply.body_bytes != 0 || bytes > window.size()) {
+    const bool has_body = device == nullptr ? reply.body_bytes != 0 : reply.content_length.value_or(0) != 0;
+    if (has_body || bytes > window.size()) {
       return fault(ErrorCode::malformed_reply, "token: the server's reply does not say what it transferred");
     }
     if (sealed) {
@@ -252,6 +256,13 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
     out.transfer.fell_back_reason = said ? declined(reply) : "the server does not know tokens";
   }
   if (options.range && reply.status != 206) return fault(ErrorCode::malformed_reply, "the server ignored the range");
+  if (device != nullptr && out.transfer.door == Via::http && reply.content_length != 0) {
+    if (reply.content_length.value_or(0) > into.size()) {
+      return fault(ErrorCode::buffer_too_small,
+                   "the object does not fit the buffer of " + std::to_string(into.size()) + " bytes");
+    }
+    return fault(ErrorCode::unsupported, out.transfer.fell_back_reason);
+  }
   if (verify && !matches(checksum_of(reply), Bytes(into).first(out.bytes))) {
     return fault(ErrorCode::checksum_mismatch, "the bytes that arrived do not match the object's checksum");
   }

@@ -40,19 +40,21 @@ class TokenDoor {
   // Bytes move sealed, over https: then the server may be any one of S3.
   bool seals() const { return seals_; }
 
-  // Opens a link if there is none. Whether it may reach the memory of a GPU.
-  bool reaches_devices();
+  // Whether links may reach the memory of a GPU. Opens one if none was opened before; else it does not wait.
+  bool reaches_devices(const std::stop_token& stop);
 
   // `device`: `into` is a part of that window, which no CPU touches: bytes that do not come by RDMA do not come at all
-  // (unsupported), and no checksum of them is verified. The reply's transfer shows whether the bytes came by RDMA (door
-  // token) or in the body (door http, with the reason). `into` must not be empty. unsupported: the server refused the
-  // token itself; or it is too large to be sealed.
+  // (unsupported, or buffer_too_small), and no checksum of them is verified; invalid_argument: that window cannot be
+  // lent, and nothing was sent, which says nothing against this door. The reply's transfer shows whether the bytes came
+  // by RDMA (door token) or in the body (door http, with the reason). `into` must not be empty. unsupported: the server
+  // refused the token itself; or it is too large to be sealed.
   Outcome<GetReply> get(const std::string& bucket, const std::string& key, MutableBytes into, const GetOptions& options,
                         const PeerWindow* device = nullptr);
 
   // A PUT or UploadPart prepared by the caller, without a body. Succeeds only when the server confirms that RDMA
   // carried it and returns the same checksum as `from`'s, if there is one: of a window of a `device` there need be
   // none. nullopt and `reason`: declined; send it with a body.
+  // invalid_argument: as for get().
   // outcome_unknown includes a success that cannot be trusted: a server without tokens has stored the empty body.
   Outcome<std::optional<net::HttpReply>> put(S3Call call, Bytes from, const KnownChecksum& checksum, bool md5_etag,
                                              std::string& reason, const PeerWindow* device = nullptr);
@@ -77,6 +79,7 @@ class TokenDoor {
   std::condition_variable_any returned_;
   std::vector<std::unique_ptr<PolledLink>> idle_;
   size_t open_links_ = 0;
+  std::optional<bool> reaches_devices_;  // of the first link
   std::string provider_;
 };
 

@@ -1,0 +1,154 @@
+// Tokens for windows in a GPU's memory: what a failure says of the window, and what of the token door.
+#include <gtest/gtest.h>
+#include <rdma/fi_errno.h>
+
+#include <condition_variable>
+#include <thread>
+
+#include "client/endpoint.h"
+#include "client/token/token_door.h"
+#include "net/testing/scripted_server.h"
+#include "peer_world.h"
+
+namespace verbena::matrix {
+namespace {
+
+using net::http_reply;
+using net::ScriptedRequest;
+using net::ScriptedServer;
+
+class PeerToken : public Peer {
+ protected:
+  // The native door is closed, and all others are tried.
+  ClientOptions automatic(const std::string& endpoint) {
+    ClientOptions given = options({Via::automatic, "verbs"});
+    given.endpoint = endpoint;
+    given.native_endpoint = "127.0.0.1:1";
+    given.attempts_max = 1;
+    return given;
+  }
+  // Host memory goes by token: the door does not rest.
+  void expect_token(const Client& c) {
+    std::vector<std::byte> back(mib);
+    const auto got = c.get("bucket", "small", back);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->transfer.door, Via::token) << got->transfer.fell_back_reason;
+  }
+  void SetUp() override {
+    Peer::SetUp();
+    ASSERT_TRUE(http().put("bucket", "small", random_bytes(1000, 1)));
+  }
+};
+
+TEST_F(PeerToken, ARefusedWindowRestsAloneAndItsBytesGoByTokenFromTheHost) {
+  OnDevice memory(mib);
+  nic_refuses(FI_EOPNOTSUPP);
+  const Client c = *Client::connect(automatic(world.server.http()));
+  const Buffer first = *c.register_memory(memory.all()), second = *c.register_memory(memory.all());
+  const auto got = c.get("bucket", "small", first);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->transfer.device_path, DevicePath::staged);
+  EXPECT_EQ(got->transfer.door, Via::token) << got->transfer.fell_back_reason;
+  expect_token(c);
+  const auto put = c.put("bucket", "other", second.slice(0, 1000));
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->transfer.device_path, DevicePath::staged);
+  EXPECT_EQ(put->transfer.door, Via::token) << put->transfer.fell_back_reason;
+  expect_token(c);
+  EXPECT_TRUE(same(stored("other", 1000), random_bytes(1000, 1)));
+}
+
+TEST_F(PeerToken, ARefusalOrACancellationOfTheRequestSaysNothingAgainstTheDoor) {
+  OnDevice memory(mib);
+  const Client c = *Client::connect(automatic(world.server.http()));
+  const Buffer window = *c.register_memory(memory.all());
+  expect_token(c);  // and the server is known to answer tokens
+  const auto conflict = c.put("bucket", "small", window.slice(0, 10), {.if_none_match = "*"});
+  ASSERT_FALSE(conflict);
+  EXPECT_EQ(conflict.error().code, ErrorCode::precondition_failed);
+  expect_token(c);
+  std::stop_source stop;
+  stop.request_stop();
+  const auto got = c.get("bucket", "small", window, {.cancel = stop.get_token()});
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::cancelled) << got.error().message;
+  expect_token(c);
+  EXPECT_TRUE(same(stored("small", 1000), random_bytes(1000, 1)));
+}
+
+TEST_F(PeerToken, AnObjectThatDoesNotFitSaysNothingAgainstTheDoor) {
+  OnDevice memory(mib);
+  const Client c = *Client::connect(automatic(world.server.http()));
+  const Buffer window = *c.register_memory(memory.all());
+  const auto got = c.get("bucket", "small", window.slice(0, 999));
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::buffer_too_small);
+  expect_token(c);
+}
+
+TEST_F(PeerToken, AServerWithoutTokensIsKnownFromItsFirstAnswer) {
+  OnDevice memory(mib);
+  for (const std::string body : {"hello", ""}) {
+    SCOPED_TRACE(body);
+    ScriptedServer server([&](const ScriptedRequest&, int) { return http_reply(200, "etag: \"e\"\r\n", body); });
+    const Client c = *Client::connect(automatic(server.url()));
+    const Buffer window = *c.register_memory(memory.all());
+    const auto got = c.get("b", "k", window);
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->bytes, body.size());
+    EXPECT_EQ(got->transfer.door, Via::http);
+    EXPECT_EQ(got->transfer.device_path, DevicePath::staged);
+    EXPECT_NE(got->transfer.fell_back_reason.find("does not know tokens"), std::string::npos)
+        << got->transfer.fell_back_reason;
+    EXPECT_TRUE(same(memory.bytes(0, body.size()), {as_bytes(body).begin(), as_bytes(body).end()}));
+    EXPECT_TRUE(server.requests().front().has("x-amz-rdma-token"));
+  }
+}
+
+TEST_F(PeerToken, OfTheWindowAndTheRangeTheSmallerDecidesWhetherATokenIsWorthIt) {
+  OnDevice memory(mib);
+  ClientOptions given = automatic(world.server.http());
+  given.token_size_min = 1000;
+  const Client c = *Client::connect(given);
+  const Buffer window = *c.register_memory(memory.all());
+  const auto part = c.get("bucket", "small", window, {.range = Range{0, 999}});
+  ASSERT_TRUE(part) << part.error().message;
+  EXPECT_EQ(part->transfer.door, Via::http);
+  const auto whole = c.get("bucket", "small", window, {.range = Range{0, 1000}});
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_EQ(whole->transfer.door, Via::token) << whole->transfer.fell_back_reason;
+}
+
+TEST_F(PeerToken, WhatLinksReachIsKnownAlsoWhileAllAreInUse) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t asked = 0;
+  bool answers = false;
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    std::unique_lock lock(mutex);
+    ++asked;
+    changed.notify_all();
+    changed.wait(lock, [&] { return answers; });
+    return http_reply(404, "", "");
+  });
+  const auto endpoint = client::parse_endpoint(server.url()).value();
+  const auto http = net::HttpClient::create({.host = endpoint.host, .port = endpoint.port}).value();
+  client::S3Http s3(*http, client::S3Options{.credentials = {"AKIDEXAMPLE", "secret", ""}});
+  client::TokenDoor door(s3, "verbs", false, std::chrono::milliseconds(1));
+  ASSERT_TRUE(door.open());
+  constexpr size_t links = 8;
+  std::vector<std::vector<std::byte>> memory(links, std::vector<std::byte>(100));
+  std::vector<std::jthread> callers;
+  for (auto& into : memory) callers.emplace_back([&] { EXPECT_FALSE(door.get("b", "k", into, {})); });
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return asked == links; });
+  }
+  EXPECT_TRUE(door.reaches_devices({}));
+  const std::lock_guard lock(mutex);
+  answers = true;
+  changed.notify_all();
+}
+
+}  // namespace
+}  // namespace verbena::matrix
