@@ -91,8 +91,8 @@ void Endpoint::gone(fabric::PeerId peer) {
   });
 }
 
-// Requests of the stream that are being served end by themselves: their windows fail, unless another stream has the same
-// peer (over tcp once what was accepted for sending has gone out), and their replies are not sent.
+// Requests of the stream that are being served end by themselves, and their replies are not sent: their windows fail
+// once the peer is gone (over tcp when what was accepted for sending is out), unless another stream has the same peer.
 void Endpoint::close(SessionStream& stream) {
   if (stream.closed) return;
   stream.closed = true;
