@@ -269,7 +269,7 @@ void World::append(Loop& loop, Bucket& bucket, uint32_t key) {
   s3::PutRequest request{};
   request.bucket = bucket.name;
   request.key = bucket.history.model().key(key);
-  request.append.emplace();
+  request.append = s3::PutRequest::Append{};
   if (draw(2) == 0) {
     const auto now = run_on(loop, server_->store->stat(bucket.name, request.key, {}));
     operation.condition = Operation::If::size;

@@ -153,7 +153,8 @@ TEST_F(JoiningOnRados, NothingIsSweptWhileOneRunsThatKnowsNoFences) {
   };
   const auto tombstones = [&] {
     size_t found = 0;
-    for (const rados::Tablet& tablet : state()->tablets) {
+    const rados::BucketPtr now = state();
+    for (const rados::Tablet& tablet : now->tablets) {
       found += engine().run(engine().registry.all(tablet.object, "z"))->size();
     }
     return found;
@@ -330,7 +331,8 @@ TEST_F(JoiningOnRados, ACheckBesideJoinsTellsNoLoss) {
   ASSERT_TRUE(engine().run(kept.look_at_bucket(before)));
   EXPECT_TRUE(kept.striped.contains(named->first)) << "the joined tablet's object still names them";
   EXPECT_FALSE(engine().run(rados::is_lost(engine(), named->second)).value());
-  for (const uint64_t number : state()->joined) {
+  const rados::BucketPtr joined = state();
+  for (const uint64_t number : joined->joined) {
     engine().cluster->context(rados::Cluster::Pool::index).remove(rados::tablet_object(id_, number));
   }
   ASSERT_TRUE(engine().run(late.look_at_bucket(before)));
