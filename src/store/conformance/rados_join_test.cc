@@ -147,8 +147,9 @@ TEST_F(JoiningOnRados, NoneIsJoinedWhileOneRunsThatWasAwayWhenOthersBeganTo) {
 TEST_F(JoiningOnRados, NothingIsSweptWhileOneRunsThatKnowsNoFences) {
   const auto look = [&] {
     const std::set<uint64_t> living = {engine().garbage->incarnation(), UINT64_MAX};
-    for (size_t i = 0; i < state()->tablets.size(); ++i) {
-      ASSERT_TRUE(engine().run(engine().look_into_tablet(state(), i, living)));
+    const rados::BucketPtr now = state();
+    for (size_t i = 0; i < now->tablets.size(); ++i) {
+      ASSERT_TRUE(engine().run(engine().look_into_tablet(now, i, living)));
     }
   };
   const auto tombstones = [&] {
