@@ -612,6 +612,9 @@ struct Posted {
     waiting.pop_front();
     one();
   }
+  void all() {
+    while (!waiting.empty()) next();
+  }
   std::deque<std::function<void()>> waiting{};
 };
 
@@ -639,23 +642,20 @@ TEST(AppendOrder, WhatMayStillHaveToBeDoneKeepsItsPlace) {
   Posted posted;
   OrderedWork work = posted.work();
   std::string done;
-  const auto all = [&] {
-    while (!posted.waiting.empty()) posted.next();
-  };
   const auto first = work.reserve("a"), second = work.reserve("a"), third = work.reserve("a");
   EXPECT_FALSE(work.has("a")) << "they may go the same way beside each other";
   work.add("a", [&] { done += "4"; });
   work.add("b", [&] { done += "b"; });
-  all();
+  posted.all();
   EXPECT_EQ(done, "b") << "another name's place is none of its";
   work.fill("a", third, [&] { done += "3"; }, {}, {});
-  all();
+  posted.all();
   EXPECT_EQ(done, "b");
   work.give_up("a", second);
-  all();
+  posted.all();
   EXPECT_EQ(done, "b");
   work.fill("a", first, [&] { done += "1"; }, {}, {});
-  all();
+  posted.all();
   EXPECT_EQ(done, "b134");
   EXPECT_FALSE(work.has("a"));
 }
@@ -665,21 +665,18 @@ TEST(AppendOrder, WorkMayLeaveItsPlaceReserved) {
   Posted posted;
   OrderedWork work = posted.work();
   std::string done;
-  const auto all = [&] {
-    while (!posted.waiting.empty()) posted.next();
-  };
   OrderedWork::Place place;
   work.add("a", [&] {
     done += "1";
     place = work.own_place("a");
   });
   work.add("a", [&] { done += "3"; });
-  all();
+  posted.all();
   EXPECT_EQ(done, "1");
   std::stop_source stop;
   stop.request_stop();
   work.fill("a", place, [&] { done += "2"; }, stop.get_token(), [&] { done += "x"; });
-  all();
+  posted.all();
   EXPECT_EQ(done, "1x3") << "it was cancelled";
 }
 
@@ -688,9 +685,6 @@ TEST(AppendOrder, WorkBesidePlacesBeginsBeforeTheyHaveEnded) {
   Posted posted;
   OrderedWork work = posted.work();
   std::string done;
-  const auto all = [&] {
-    while (!posted.waiting.empty()) posted.next();
-  };
   const auto first = work.reserve("a");
   std::vector<OrderedWork::Place> sent;
   for (const char* number : {"2", "3"}) {
@@ -700,7 +694,7 @@ TEST(AppendOrder, WorkBesidePlacesBeginsBeforeTheyHaveEnded) {
     };
     work.add_beside_places("a", begin, {}, {});
   }
-  all();
+  posted.all();
   EXPECT_EQ(done, "23");
   EXPECT_FALSE(work.has("a")) << "what comes now may go beside them";
   ASSERT_EQ(sent.size(), 2u);
@@ -708,10 +702,10 @@ TEST(AppendOrder, WorkBesidePlacesBeginsBeforeTheyHaveEnded) {
   work.fill("a", sent[1], [&] { done += "c"; }, {}, {});
   work.fill("a", sent[0], [&] { done += "b"; }, {}, {});
   work.add_beside_places("a", [&] { done += "d"; }, {}, {});
-  all();
+  posted.all();
   EXPECT_EQ(done, "23") << "only places are passed over, no work";
   work.fill("a", first, [&] { done += "a"; }, {}, {});
-  all();
+  posted.all();
   EXPECT_EQ(done, "23abcd");
   EXPECT_FALSE(work.has("a"));
 }
@@ -721,18 +715,15 @@ TEST(AppendOrder, WorkBesidePlacesMayFillItsOwn) {
   Posted posted;
   OrderedWork work = posted.work();
   std::string done;
-  const auto all = [&] {
-    while (!posted.waiting.empty()) posted.next();
-  };
   const auto first = work.reserve("a");
   const auto begin = [&] { work.fill("a", work.own_place("a"), [&] { done += "2"; }, {}, {}); };
   work.add_beside_places("a", begin, {}, {});
   work.add_beside_places("a", [&] { done += "3"; }, {}, {});
-  all();
+  posted.all();
   EXPECT_EQ(done, "");
   EXPECT_TRUE(work.has("a"));
   work.give_up("a", first);
-  all();
+  posted.all();
   EXPECT_EQ(done, "23");
   EXPECT_FALSE(work.has("a"));
 }
