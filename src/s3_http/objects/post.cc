@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/text.h"
 #include "memory/budget.h"
+#include "s3/access/access.h"
 #include "s3/names.h"
 #include "s3/workers/request_log.h"
 #include "s3/xml.h"
