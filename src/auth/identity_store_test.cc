@@ -1,5 +1,7 @@
 #include "auth/identity_store.h"
 
+#include <nlohmann/json.hpp>
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
