@@ -469,7 +469,7 @@ TEST_F(QueryTest, AnAccountWhoseBucketComesWhileItIsRemovedStays) {
   admin("user-add", {{"name", "other"}});
   buckets.lists = 0;
   buckets.later_error = Errc::io_error;
-  EXPECT_EQ(code(ask_service("user-rm", {{"name", "other"}})), "InternalError") << "nobody knows";
+  EXPECT_EQ(code(ask_service("user-rm", {{"name", "other"}})), "InternalError") << "whether it is removed is unknown";
   EXPECT_NE(store_->account_named("other"), nullptr);
   buckets.later_error.reset();
   EXPECT_EQ(code(ask_service("user-rm", {{"name", "other"}})), "");

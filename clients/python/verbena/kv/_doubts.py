@@ -1,4 +1,4 @@
-"""Saves whose outcome nobody knows: the server may carry them out after their caller has given up."""
+"""Saves whose outcome is unknown: the server may carry them out after their caller has given up."""
 import threading
 import time
 

@@ -26,7 +26,7 @@ class Verdicts:
         self.decided = self.known = 0        # numbers of steps: the last that was decided, and the last whose verdict there is
         self._void = 0                       # steps up to this one were computed before a reset
         self._pending = collections.deque()  # (step, blocks that it loads, what it computes)
-        self._lost, self._new = [], {}       # (the last step that may have lost them, blocks); verdicts that nobody has taken
+        self._lost, self._new = [], {}       # (the last step that may have lost them, blocks); verdicts that were not taken yet
         self._spoiled, self._version = set(), 0
 
     def decide(self, loads, computed):
