@@ -26,6 +26,7 @@
 #include "auth/auth.h"
 #include "cli/bench/bench.h"
 #include "client/endpoint.h"
+#include "give_up.h"
 #include "net/http_client.h"
 #include "rc_pair.h"
 #include "s3rdma.h"
@@ -46,11 +47,6 @@ struct Plan {
   bool is_get() const { return op == "get"; }
 };
 
-[[noreturn]] void fail(const std::string& why) {
-  fmt::print(stderr, "dialect_load: {}\n", why);
-  std::_Exit(1);
-}
-
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -58,11 +54,11 @@ std::string environment(const char* name) {
 
 std::unique_ptr<net::HttpClient> http_client(const Plan& plan) {
   const auto endpoint = client::parse_endpoint(plan.endpoint);
-  if (!endpoint) fail(endpoint.error().message);
+  if (!endpoint) give_up(endpoint.error().message);
   net::HttpOptions options{.host = endpoint->host, .port = endpoint->port};
   options.idle_connections_max = plan.callers;
   auto http = net::HttpClient::create(std::move(options));
-  if (!http) fail(describe(http.error()));
+  if (!http) give_up(describe(http.error()));
   return std::move(*http);
 }
 
@@ -78,8 +74,8 @@ class Requests {
     auth::sign(plan_.credentials, "us-east-1", "s3", system_clock(), method, target, "", "UNSIGNED-PAYLOAD",
                request.headers);
     auto reply = http_.request(request);
-    if (!reply) fail(target + ": " + describe(reply.error()));
-    if (reply->status / 100 != 2) fail(fmt::format("{} {}: {} {}", method, target, reply->status, reply->body));
+    if (!reply) give_up(target + ": " + describe(reply.error()));
+    if (reply->status / 100 != 2) give_up(fmt::format("{} {}: {} {}", method, target, reply->status, reply->body));
     return std::move(*reply);
   }
 
@@ -90,7 +86,7 @@ class Requests {
 
 std::string header(const net::HttpReply& reply, std::string_view name) {
   const auto value = reply.header(name);
-  if (!value) fail(fmt::format("an answer without {}", name));
+  if (!value) give_up(fmt::format("an answer without {}", name));
   return std::string(*value);
 }
 uint64_t number_of(const std::string& text) { return std::stoull(text, nullptr, 16); }
@@ -125,7 +121,7 @@ class Mover {
     std::vector<std::byte> stored(plan_.size);
     const auto reply = requests_.ask("GET", path(), {}, {}, MutableBytes(stored));
     stamp();
-    if (reply.body_bytes != plan_.size || !std::ranges::equal(stored, memory())) fail(path() + ": other bytes");
+    if (reply.body_bytes != plan_.size || !std::ranges::equal(stored, memory())) give_up(path() + ": other bytes");
   }
 
  protected:
@@ -148,7 +144,7 @@ class Mover {
     const MutableBytes at = memory();
     if (std::memcmp(at.data(), key_.data(), key_.size()) != 0 ||
         std::memcmp(at.data() + at.size() - key_.size(), key_.data(), key_.size()) != 0) {
-      fail(path() + ": not the bytes that were put");
+      give_up(path() + ": not the bytes that were put");
     }
   }
 };
@@ -194,7 +190,7 @@ class Hipobj : public OverPairs {
     const auto prepared = prepare(pair);
     ready(pair, prepared);
     ibv_wc done{};
-    if (!pair.take(done, true) || done.status != IBV_WC_SUCCESS) fail("the last write has not come");
+    if (!pair.take(done, true) || done.status != IBV_WC_SUCCESS) give_up("the last write has not come");
   }
   void put() override {
     vm::RcPair pair(device_);
@@ -202,7 +198,7 @@ class Hipobj : public OverPairs {
     const std::string written =
         pair.write(number_of(header(prepared, "x-amz-rdma-mr-addr")),
                    static_cast<uint32_t>(number_of(header(prepared, "x-amz-rdma-mr-rkey"))), cookie, plan_.size);
-    if (written != "ok") fail("RDMA WRITE: " + written);
+    if (written != "ok") give_up("RDMA WRITE: " + written);
     ready(pair, prepared);
   }
 
@@ -227,14 +223,15 @@ class Hipobj : public OverPairs {
                                       {"x-amz-rdma-qpn", fmt::format("{:x}", pair.number())},
                                       {"x-amz-rdma-mr-addr", address()},
                                       {"x-amz-rdma-mr-rkey", key()}});
-    if (header(reply, "x-amz-rdma-bytes-transferred") != std::to_string(plan_.size)) fail("not all bytes have moved");
+    if (header(reply, "x-amz-rdma-bytes-transferred") != std::to_string(plan_.size))
+      give_up("not all bytes have moved");
   }
 };
 
 // A request with a token, by the way of `ofi1`: 200 and no body, or it was declined.
 void move_by_token(const Requests& requests, const Plan& plan, const std::string& path, const std::string& token) {
   const auto reply = requests.ask(plan.is_get() ? "GET" : "PUT", path, {{"x-amz-rdma-token", token}});
-  if (header(reply, "x-amz-rdma-reply") != "200") fail(path + ": declined");
+  if (header(reply, "x-amz-rdma-reply") != "200") give_up(path + ": declined");
 }
 
 class Cuobj : public OverPairs {
@@ -258,17 +255,17 @@ class Ofi1 : public Mover {
   Ofi1(const Plan& plan, net::HttpClient& http, unsigned index, const Client& client)
       : Mover(plan, http, index), client_(client) {
     auto made = client.allocate(plan.size);
-    if (!made) fail(made.error().message);
+    if (!made) give_up(made.error().message);
     buffer_ = std::move(*made);
   }
   MutableBytes memory() override { return buffer_.bytes(); }
   void get() override {
     const auto got = client_.get(plan_.bucket, key_, buffer_);
-    if (!got) fail(got.error().message);
+    if (!got) give_up(got.error().message);
   }
   void put() override {
     const auto put = client_.put(plan_.bucket, key_, buffer_);
-    if (!put) fail(put.error().message);
+    if (!put) give_up(put.error().message);
   }
 
  private:
@@ -280,7 +277,8 @@ class Shim : public Mover {
  public:
   Shim(const Plan& plan, net::HttpClient& http, unsigned index, S3RdmaClientHandle library)
       : Mover(plan, http, index), library_(library), bytes_(plan.size) {
-    if (s3rdma_client_register(library_, bytes_.data(), bytes_.size()) != 0) fail("libs3rdma.so.0 registers nothing");
+    if (s3rdma_client_register(library_, bytes_.data(), bytes_.size()) != 0)
+      give_up("libs3rdma.so.0 registers nothing");
   }
   ~Shim() override { s3rdma_client_deregister(library_, bytes_.data()); }
   MutableBytes memory() override { return bytes_; }
@@ -290,7 +288,7 @@ class Shim : public Mover {
  private:
   void move() {
     char* token = nullptr;
-    if (s3rdma_client_get_token(library_, bytes_.data(), bytes_.size(), 0, &token) != 0) fail("no token");
+    if (s3rdma_client_get_token(library_, bytes_.data(), bytes_.size(), 0, &token) != 0) give_up("no token");
     move_by_token(requests_, plan_, path(), token);
     s3rdma_client_free_token(token);
   }
@@ -305,7 +303,7 @@ struct Shared {
     if (plan.way == "shim") {
       char why[256] = {};
       library = s3rdma_client_init(plan.device.c_str(), why, sizeof why);
-      if (s3rdma_client_ready(library) == 0) fail(std::string("libs3rdma.so.0: ") + why);
+      if (s3rdma_client_ready(library) == 0) give_up(std::string("libs3rdma.so.0: ") + why);
     }
   }
   void open_client(const Plan& plan) {
@@ -318,7 +316,7 @@ struct Shared {
     options.provider = environment("S3RDMA_PROVIDER");
     options.sign_payload = false;
     auto made = Client::connect(options);
-    if (!made) fail(made.error().message);
+    if (!made) give_up(made.error().message);
     client.emplace(std::move(*made));
   }
 

@@ -53,10 +53,7 @@ Result<fabric::Sealing> choose_sealing(const Json& json) {
 bool read_hex(const Json& json, const char* name, MutableBytes into) {
   const auto found = json.find(name);
   const auto* const text = found == json.end() ? nullptr : found->get_ptr<const std::string*>();
-  const auto raw = text == nullptr ? std::nullopt : from_hex(*text);
-  if (!raw || raw->size() != into.size()) return false;
-  std::ranges::copy(*raw, into.begin());
-  return true;
+  return text != nullptr && wire::read_hex(*text, into);
 }
 
 }  // namespace

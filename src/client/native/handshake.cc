@@ -34,14 +34,6 @@ std::optional<std::string> text(const Json& object, const char* name) {
   return it->get<std::string>();
 }
 
-// False: it is no hexadecimal text of that many bytes.
-bool read_hex(std::string_view text, MutableBytes into) {
-  const auto raw = from_hex(text);
-  if (!raw || raw->size() != into.size()) return false;
-  std::ranges::copy(*raw, into.begin());
-  return true;
-}
-
 std::optional<NativeEndpoint> endpoint(const Json& json) {
   if (!json.is_object()) return std::nullopt;
   const auto index = number(json, "index", 0xffff), core = number(json, "core", 0xffff);
@@ -132,10 +124,10 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
   answer.terms.version = static_cast<unsigned>(*version);
   const auto [end, ec] = std::from_chars(session->data(), session->data() + session->size(), answer.terms.session, 16);
   if (ec != std::errc() || end != session->data() + session->size()) return std::unexpected(bad);
-  if (!read_hex(*nonce, answer.server_nonce)) return std::unexpected(bad);
+  if (!wire::read_hex(*nonce, answer.server_nonce)) return std::unexpected(bad);
   if (answer.terms.has_forward_secrecy()) {
     const auto key = text(json, "server_key");
-    if (!key || !read_hex(*key, answer.server_key)) return std::unexpected(bad);
+    if (!key || !wire::read_hex(*key, answer.server_key)) return std::unexpected(bad);
   }
   answer.terms.credits = static_cast<uint32_t>(*credits);
   answer.terms.cores = static_cast<uint32_t>(*cores);

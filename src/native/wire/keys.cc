@@ -1,5 +1,6 @@
 #include "native/wire/keys.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/checksum.h"
@@ -86,6 +87,13 @@ std::string answer_proof(const MasterKey& master, std::string_view body) {
 uint32_t core_of(std::string_view bucket, std::string_view key, uint32_t cores) {
   if (cores <= 1) return 0;
   return crc32c(as_bytes(key), crc32c(as_bytes("/"), crc32c(as_bytes(bucket)))) % cores;
+}
+
+bool read_hex(std::string_view text, MutableBytes into) {
+  const auto raw = from_hex(text);
+  if (!raw || raw->size() != into.size()) return false;
+  std::ranges::copy(*raw, into.begin());
+  return true;
 }
 
 }  // namespace verbena::native::wire

@@ -65,4 +65,7 @@ std::string answer_proof(const MasterKey& master, std::string_view body);
 // The core that serves a key: CRC32C(bucket "/" key) modulo the number of cores.
 uint32_t core_of(std::string_view bucket, std::string_view key, uint32_t cores);
 
+// A nonce or key of the handshake, as its JSON has it. False: it is no hexadecimal text of that many bytes.
+bool read_hex(std::string_view text, MutableBytes into);
+
 }  // namespace verbena::native::wire
