@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Cross-built programs run by qemu-user (by hand, as root: ./dev package --arch arm64): unit tests of the rooms that
 use memory, rings and sockets, the same objects through every door (the matrix) on `tcp` and `local`, and the packages:
-installed by apt, a server by the unit's own command line, the first object.
+installed by apt, a server by the unit's own command line, the first object. And the instructions that checksums, hashes
+and ciphers take for a byte, with and without the processor's own for them (docs/dpu.md).
 
 It runs in the chroot in which they were built. usage: emulated_test.py BUILD_FOLDER PACKAGES_FOLDER
 """
@@ -20,6 +21,10 @@ LACKS = {}
 TESTS_S, START_S = 1800, 120
 KEYS = {"VERBENA_ROOT_ACCESS_KEY": "emulated", "VERBENA_ROOT_SECRET_KEY": "emulated-secret",
         "AWS_ACCESS_KEY_ID": "emulated", "AWS_SECRET_ACCESS_KEY": "emulated-secret"}
+# Instructions are counted as the difference of two runs of digest_cost.
+LITTLE, MUCH = 16 << 10, 48 << 10
+# OpenSSL looks at this variable in place of the processor.
+WITHOUT = {"OPENSSL_armcap": "1"}
 HTTP, NATIVE = "127.0.0.1:19200", "127.0.0.1:19201"
 
 
@@ -88,11 +93,39 @@ def packages():
     print("packages: installed by apt; first object stored and read by the unit's own command line")
 
 
+def instructions(name, size, environment):
+    """Of a whole run: with a block for each instruction the emulator logs one line for each."""
+    command = [QEMU, "-one-insn-per-tb", "-d", "nochain,exec", BUILD / "bin" / "digest_cost", name, size]
+    emulated = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, env=environment)
+    counted = subprocess.run(["grep", "-c", "^Trace"], stdin=emulated.stderr, stdout=subprocess.PIPE, text=True)
+    emulated.stderr.close()
+    assert emulated.wait() == 0, (name, size)
+    return int(counted.stdout)
+
+
+def costs():
+    """Prints a table of instructions for a byte."""
+    clean = {key: value for key, value in os.environ.items() if key not in WITHOUT}
+    names = run(QEMU, BUILD / "bin" / "digest_cost", stdout=subprocess.PIPE, text=True).stdout.split()
+
+    def a_byte(name, environment):
+        return (instructions(name, MUCH, environment) - instructions(name, LITTLE, environment)) / (MUCH - LITTLE)
+
+    print("| work | instructions a byte | without the processor's AES and SHA |\n| --- | --- | --- |")
+    for name in names:
+        without = ""
+        if name.startswith(("aes", "chacha", "sha")):
+            without = f"{a_byte(name, {**clean, **WITHOUT}):.2f}"
+        print(f"| `{name}` | {a_byte(name, clean):.2f} | {without} |", flush=True)
+
+
 def main():
     jobs = os.environ.get("NINJAFLAGS", "").split()
-    run("ninja", "-C", BUILD, *jobs, *(f"verbena_{name}_test" for name in PROGRAMS), stdout=subprocess.DEVNULL)
+    run("ninja", "-C", BUILD, *jobs, *(f"verbena_{name}_test" for name in PROGRAMS), "digest_cost", stdout=subprocess.DEVNULL)
     failed = [name for name in PROGRAMS if not test(name)]
     packages()
+    costs()
     if failed:
         sys.exit(f"emulated {architecture()}: failed: {' '.join(failed)}")
     print(f"emulated {architecture()}: passed")
