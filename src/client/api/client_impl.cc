@@ -347,7 +347,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
                                              const PutOptions& options, std::string& reason, bool& done,
                                              const client::PeerWindow* device) {
   done = false;
-  client::S3Call call{.method = "PUT", .bucket = bucket, .key = key};
+  client::S3Call call{.method = "PUT", .bucket = bucket, .key = key, .stop = options.cancel};
   OUT_ASSIGN(call.headers, client::put_headers(options));
   client::KnownChecksum checksum{Algorithm::crc32c, {}};
   if (options.checksum.empty()) {

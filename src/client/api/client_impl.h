@@ -157,7 +157,7 @@ class Client::Impl {
   Outcome<Transfer> own_many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
                              std::span<BatchResult> results, const BatchOptions& options, client::DeviceCopies& copies);
   // A lane to its device, for a window that is still what was registered.
-  // Opens the native door if it is not open and does not rest, so that what follows finds it open.
+  // Opens the native door if it is not open and does not rest, so that what follows finds it open. `cancelled`.
   Outcome<std::unique_ptr<client::DeviceLane>> device_lane(const Buffer& window, const std::stop_token& stop);
   client::DeviceLanes& device_lanes() { return *lanes_; }
 

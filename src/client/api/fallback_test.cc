@@ -437,5 +437,32 @@ TEST(Fallback, ACallByTokenThatWaitsForAnotherIsCancelled) {
   for (auto& one : before) EXPECT_EQ(one.get(), "no_such_key");
 }
 
+// A PUT by token waited for its server, however long that took.
+TEST(Fallback, APutByTokenThatTheServerDoesNotAnswerIsCancelled) {
+  std::atomic<bool> asked{false}, over{false};
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    asked = true;
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return http_reply(404, "", "<Error><Code>NoSuchBucket</Code></Error>");
+  });
+  auto client = Client::connect(options_for(server, Via::token));
+  ASSERT_TRUE(client) << client.error().message;
+  std::stop_source stop;
+  auto ending = std::async(std::launch::async, [&] {
+    const std::vector<std::byte> bytes(100'000);
+    PutOptions options;
+    options.cancel = stop.get_token();
+    const auto put = client->put("b", "k", std::span(bytes), options);
+    return put ? std::string() : std::string(to_string(put.error().code));
+  });
+  while (!asked) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  stop.request_stop();
+  // Without it, it waits for the answer.
+  EXPECT_EQ(ending.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  over = true;
+  EXPECT_EQ(ending.get(), "cancelled");
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
 }  // namespace
 }  // namespace verbena
