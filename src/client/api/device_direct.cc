@@ -200,11 +200,9 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
     return std::unexpected(std::move(after).error());
   }
   auto got = by_session ? session_->get(bucket, key, into.bytes(), way.memory, options, {})
-                        : token_->get(bucket, key, into.bytes(), options, way.memory->peer());
+                        : get_by_token(bucket, key, into.bytes(), options, way.memory->peer());
   if (got) {
     if (auto settled = client::settle(way); !settled) got = std::unexpected(std::move(settled).error());
-  } else if (!by_session && !options.cancel.stop_requested() && client::get_may_fall_back(got.error())) {
-    rest_token(got.error().message);
   }
   if (!got && client::another_way_may_help(got.error(), true)) {
     reason = client::said(way, got.error());
@@ -213,7 +211,6 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
   if (!got) return got;
   // An empty object needs no token, and the server may not have looked at it.
   const bool in_body = !by_session && got->transfer.door != Via::token;
-  if (in_body) rest_token(got->transfer.fell_back_reason);
   got->transfer.device_path = in_body ? client::device_path(copies.lane(), got->transfer) : way.path;
   return got;
 }
@@ -250,9 +247,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   std::string why;
   bool done = false;
   auto put = put_by_token(bucket, key, from, options, why, done, &device);
-  if (put && done) return put;
-  if (put) put = fault(ErrorCode::unsupported, why);
-  rest_token_after(put.error(), options);
+  if (put && !done) return fault(ErrorCode::unsupported, why);
   return put;
 }
 
