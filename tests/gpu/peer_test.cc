@@ -228,7 +228,7 @@ TEST_F(Peer, AProviderWithoutMemoryOfDevicesIsStaged) {
   OnDevice memory(mib);
   nic_offers_device_memory(false);
   moves(client(native), memory, DevicePath::staged, "reaches no memory of GPUs");
-  moves(client(token), memory, DevicePath::staged);
+  moves(client(token), memory, DevicePath::staged, "reaches no memory of GPUs");
   EXPECT_EQ(double_calls("cuMemGetHandleForAddressRange"), 0u);
   nic_offers_device_memory(true);
   moves(client({Via::native, "tcp"}), memory, DevicePath::staged);

@@ -74,6 +74,12 @@ std::string said(const DeviceWay& way, const ClientError& error) {
   return std::string(to_string(way.path)) + ": " + error.message;
 }
 
+// Why links of that provider reach no GPU. Empty: those of no RDMA device do.
+std::string unreached(const std::string& provider, const char* or_else) {
+  if (provider.empty() || provider == "local" || provider == "tcp") return {};
+  return "peer: the device of " + provider + " reaches no memory of GPUs" + or_else;
+}
+
 memory::cuda::Outcome<std::shared_ptr<NativeDevice>> by_handle(const Driver& driver, const Allocation& allocation) {
   const auto exported = driver.share(allocation);
   if (!exported) return std::unexpected(exported.error());
@@ -168,9 +174,9 @@ DeviceWay Client::Impl::straight_way(const Buffer& window, std::string& reason) 
   const auto session = session_->session();
   if (!session) return {};
   const bool reaches = (*session)->reaches_devices();
-  if (const std::string provider = (*session)->provider(); !reaches && provider != "local" && provider != "tcp") {
-    reason = "peer: the device of " + provider + " reaches no memory of GPUs, or the session is sealed";
-  }
+  if (std::string why = client::unreached((*session)->provider(), ", or the session is sealed");
+      !reaches && !why.empty())
+    reason = std::move(why);
   if (const auto* const peer = peer_memory(window, reaches, reason); peer != nullptr) return {peer, DevicePath::peer};
   return {};
 }
@@ -182,7 +188,10 @@ const client::NativeMemory* Client::Impl::token_memory(const Buffer& window, uin
     reason = std::string("peer: ") + memory::cuda::not_for_peers;
     return nullptr;
   }
-  return peer_memory(window, token_->reaches_devices(stop), reason);
+  const bool reaches = token_->reaches_devices(stop);
+  if (!reaches)
+    reason = token_->seals() ? "peer: a sealed token's bytes pass a CPU" : client::unreached(token_->provider(), "");
+  return peer_memory(window, reaches, reason);
 }
 
 std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& bucket, const std::string& key,
