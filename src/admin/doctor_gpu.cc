@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <set>
 
 #include "base/bytes.h"
 #include "memory/cuda_peer.h"
@@ -32,6 +31,8 @@ Finding way_by(const fabric::ofi::ProviderInfo& info, const PeerMeans& means) {
   Finding out{Health::ok, "gpu memory by " + info.provider, "staged: through page-locked memory of the client", {}};
   if (is_software(info.provider)) {
     out.mend = "not peer: this provider has no device that could write into a GPU";
+  } else if (means.amd_alone) {
+    out.mend = fmt::format("not peer: {}", memory::cuda::not_for_peers);
   } else if (!info.device_memory) {
     out.mend = fmt::format(
         "not peer: libfabric registers no memory of GPUs for {} (FI_HMEM); of verbs it does so for devices whose name "
@@ -56,11 +57,17 @@ Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const
                 "direct with a server that has gpudirect.enabled, else shared: through memory shared with a server on "
                 "this host",
                 "direct: the GPU copies for the server into memory of cuMemAlloc, cudaMalloc or hipMalloc"}};
-  std::set<std::string> told;
+  std::vector<fabric::ofi::ProviderInfo> best;  // of each provider, in order
   for (const auto& info : providers) {
-    if (!info.usable || !told.insert(info.provider).second) continue;
-    out.push_back(way_by(info, means));
+    if (!info.usable) continue;
+    const auto same = std::ranges::find(best, info.provider, &fabric::ofi::ProviderInfo::provider);
+    if (same == best.end()) {
+      best.push_back(info);
+    } else if (info.device_memory && !same->device_memory) {
+      *same = info;
+    }
   }
+  for (const auto& info : best) out.push_back(way_by(info, means));
   out.push_back({Health::ok, "gpu memory by http", "staged: through page-locked memory of the client",
                  "a socket's bytes pass through host memory"});
   return out;
@@ -86,21 +93,37 @@ Findings driver_findings(const Driver& driver, std::vector<DeviceFacts>& all) {
 
 }  // namespace
 
+Findings driver_faults(const memory::cuda::Drivers& known, const std::vector<GpuOnBus>& gpus) {
+  using memory::cuda::Fault;
+  Findings out;
+  const auto has = [&](const Fault& fault) {
+    return std::ranges::any_of(gpus, [&](const GpuOnBus& gpu) { return gpu.platform == fault.platform; });
+  };
+  for (const Fault& fault : known.faults) {
+    if (has(fault)) {
+      out.push_back(
+          {Health::warn, "gpu", fault.text, "there is a GPU, but its memory cannot be used until its driver starts"});
+    } else if (!fault.no_library) {
+      out.push_back({fault.kind == Fault::Kind::absent ? Health::ok : Health::warn, "gpu", fault.text, ""});
+    }
+  }
+  if (known.ready.empty() && out.empty()) {
+    for (const Fault& fault : known.told()) out.push_back({Health::ok, "gpu", fault.text, ""});
+  }
+  return out;
+}
+
 Findings check_gpus(const MachineRoots& roots) {
   Findings out = check_gpu_bus(roots);
-  const bool there = !out.empty();
   const memory::cuda::Drivers known = memory::cuda::drivers();
-  for (const auto& fault : known.faults) {
-    const bool absent = fault.kind == memory::cuda::Fault::Kind::absent;
-    out.push_back({there || !absent ? Health::warn : Health::ok, "gpu", fault.text,
-                   there ? "there is a GPU, but its memory cannot be used until its driver starts" : ""});
-  }
+  append(out, driver_faults(known, gpus_on_bus(roots)));
   std::vector<DeviceFacts> nvidias, amds;  // RDMA devices are given NVIDIA's memory alone
   for (const Driver* driver : known.ready) {
     append(out, driver_findings(*driver, driver->platform() == Platform::cuda ? nvidias : amds));
   }
   const PeerMeans means{.dma_buf = std::ranges::any_of(nvidias, &DeviceFacts::dma_buf),
-                        .peer_module = !nvidias.empty() && memory::cuda::has_peer_module()};
+                        .peer_module = !nvidias.empty() && memory::cuda::has_peer_module(),
+                        .amd_alone = nvidias.empty()};
   if (!nvidias.empty() || !amds.empty()) append(out, gpu_ways(fabric::ofi::discover(), means));
   return out;
 }

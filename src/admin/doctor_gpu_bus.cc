@@ -16,6 +16,7 @@ namespace verbena::admin {
 namespace {
 
 namespace fs = std::filesystem;
+using memory::cuda::Platform;
 
 constexpr const char* nvidia = "0x10de";
 constexpr const char* amd = "0x1002";
@@ -149,9 +150,8 @@ Findings check_mig(const MachineRoots& roots) {
 
 }  // namespace
 
-Findings check_gpu_bus(const MachineRoots& roots) {
-  Findings out;
-  bool has_nvidia = false, has_amd = false;
+std::vector<GpuOnBus> gpus_on_bus(const MachineRoots& roots) {
+  std::vector<GpuOnBus> out;
   // A processor's graphics are AMD's, too. Without the kernel's compute driver they show pictures alone.
   const bool computes = fs::exists(roots.dev / "kfd");
   for (const std::string& address : entries_of(roots.sys / "bus/pci/devices")) {
@@ -160,11 +160,19 @@ Findings check_gpu_bus(const MachineRoots& roots) {
     const bool nvidias = vendor == nvidia && kind.starts_with(display_class);
     const bool amds =
         vendor == amd && computes && (kind.starts_with(display_class) || kind.starts_with(accelerator_class));
-    has_nvidia = has_nvidia || nvidias;
-    has_amd = has_amd || amds;
-    if (nvidias || amds) out.push_back(check_place(roots, address));
+    if (nvidias || amds) out.push_back({address, nvidias ? Platform::cuda : Platform::rocm});
   }
-  if (has_nvidia) {
+  return out;
+}
+
+Findings check_gpu_bus(const MachineRoots& roots) {
+  Findings out;
+  const std::vector<GpuOnBus> gpus = gpus_on_bus(roots);
+  const auto has = [&](Platform platform) {
+    return std::ranges::find(gpus, platform, &GpuOnBus::platform) != gpus.end();
+  };
+  for (const GpuOnBus& gpu : gpus) out.push_back(check_place(roots, gpu.address));
+  if (has(Platform::cuda)) {
     append(out, check_files(roots, nvidia_files(roots),
                             "a container needs to be given the devices (docker run --gpus all); elsewhere the driver's "
                             "module makes these files, and `ls -l /dev/nvidia*` shows who may open them"));
@@ -174,7 +182,7 @@ Findings check_gpu_bus(const MachineRoots& roots) {
                    peers ? "RDMA devices reach memory of GPUs also where the driver exports no dma-buf"
                          : "RDMA devices reach memory of GPUs by dma-bufs alone, if the driver exports them"});
   }
-  if (has_amd) {
+  if (has(Platform::rocm)) {
     append(out, check_files(roots, amd_files(roots),
                             "a container needs to be given the devices (docker run --device /dev/kfd --device "
                             "/dev/dri); elsewhere the groups `render` and `video` may open these files"));

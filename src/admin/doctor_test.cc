@@ -358,6 +358,36 @@ TEST_F(DoctorOfGpus, TellsOfAmdsWhereProgramsMayUseThem) {
   EXPECT_EQ(of("gpu peer memory").found, "");
 }
 
+// A library of ROCm on a machine with NVIDIA's GPUs alone made the doctor warn of a GPU that cannot be used.
+TEST_F(DoctorOfGpus, ADriverThatDoesNotStartIsAWarningWhereAGpuOfItsMakerIs) {
+  using memory::cuda::Drivers;
+  using memory::cuda::Fault;
+  using memory::cuda::Platform;
+  const std::vector<GpuOnBus> gpus = gpus_on_bus(roots), none;
+  ASSERT_EQ(gpus.size(), 1u);
+  EXPECT_EQ(gpus[0].platform, Platform::cuda);
+  Drivers known;
+  known.faults = {{.kind = Fault::Kind::absent, .text = "hipInit: hipErrorNoDevice", .platform = Platform::rocm}};
+  Findings found = driver_faults(known, gpus);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].health, Health::ok);
+  EXPECT_EQ(found[0].mend, "");
+  known.faults[0].kind = Fault::Kind::failed;
+  EXPECT_EQ(driver_faults(known, gpus)[0].health, Health::warn);
+
+  known.faults = {{.kind = Fault::Kind::absent, .text = "no nv", .no_library = true, .platform = Platform::cuda},
+                  {.kind = Fault::Kind::absent, .text = "no amd", .no_library = true, .platform = Platform::rocm}};
+  found = driver_faults(known, gpus);
+  ASSERT_EQ(found.size(), 1u) << "of AMD's there is none, and nothing to say";
+  EXPECT_EQ(found[0].found, "no nv");
+  EXPECT_EQ(found[0].health, Health::warn);
+  EXPECT_NE(found[0].mend, "");
+  found = driver_faults(known, none);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].found, "no nv; no amd");
+  EXPECT_EQ(found[0].health, Health::ok);
+}
+
 TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
   const auto provider = [](const char* name, bool usable) {
     fabric::ofi::ProviderInfo info;
@@ -384,6 +414,13 @@ TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
   EXPECT_NE(ways[2].mend.find("exports no dma-buf"), std::string::npos) << ways[2].mend;
   ways = gpu_ways(providers, {.dma_buf = true, .peer_module = true});
   EXPECT_TRUE(ways[2].found.starts_with("peer, unless sealed: rdma7 reaches the memory itself (dma-buf)"));
+  std::swap(providers[1], providers[2]);
+  providers[2].domain = "mlx5_0";
+  ways = gpu_ways(providers, {.dma_buf = true});
+  ASSERT_EQ(ways.size(), 4u);
+  EXPECT_TRUE(ways[2].found.starts_with("peer, unless sealed: mlx5_0 reaches")) << "the one of both that can";
+  ways = gpu_ways(providers, {.amd_alone = true});
+  EXPECT_EQ(ways[2].mend, "not peer: memory of AMD's GPUs is not given to RDMA devices");
   ways = gpu_ways(providers, {.peer_module = true});
   EXPECT_NE(ways[2].found.find("(nvidia_peermem)"), std::string::npos) << ways[2].found;
 }

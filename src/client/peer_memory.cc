@@ -1,11 +1,36 @@
 #include "client/peer_memory.h"
 
+#include <algorithm>
+
 namespace verbena::client {
 namespace {
 
 constexpr std::chrono::seconds rest_of_refused{10};
 
 }  // namespace
+
+PeerPlace PeerPlace::of(memory::cuda::Platform platform, const std::vector<memory::cuda::Allocation>& allocations) {
+  const auto &first = allocations.front(), &last = allocations.back();
+  return {.platform = platform, .device = first.device, .begin = first.begin, .first_id = first.id, .last_id = last.id};
+}
+
+void RefusedPlaces::add(const PeerPlace& place, Deadline until) {
+  const std::lock_guard lock(mutex_);
+  auto at = std::ranges::find(all_, place, &Refused::place);
+  if (at == all_.end() && all_.size() == places_max) at = std::ranges::min_element(all_, {}, &Refused::until);
+  if (at == all_.end()) at = all_.emplace(at);
+  *at = {place, until};
+}
+
+bool RefusedPlaces::has(const PeerPlace& place, Deadline now) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(all_, [&](const Refused& one) { return one.place == place && now < one.until; });
+}
+
+RefusedPlaces& refused_places() {
+  static auto& all = *new RefusedPlaces;  // threads may use it until the process has ended
+  return all;
+}
 
 Result<std::unique_ptr<fabric::Lent>> PeerWindow::lend(fabric::Link& link, MutableBytes part,
                                                        fabric::Access access) const {
@@ -18,7 +43,7 @@ Result<std::unique_ptr<fabric::Lent>> PeerWindow::lend(fabric::Link& link, Mutab
                                 .begin = memory_->begin(),
                                 .by_address = memory_->by_address()},
                                access);
-  if (!lent && lent.error() == Errc::unsupported) rests_until_ = deadline_in(rest_of_refused);
+  if (!lent && lent.error() == Errc::unsupported) refused_places().add(place_, deadline_in(rest_of_refused));
   return lent;
 }
 

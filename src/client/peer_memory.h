@@ -1,7 +1,8 @@
 // Memory of a device that this host's RDMA devices read and write themselves (fabric/device.h, PeerLink).
 #pragma once
 
-#include <atomic>
+#include <mutex>
+#include <vector>
 
 #include "base/clock.h"
 #include "fabric/device.h"
@@ -9,22 +10,50 @@
 
 namespace verbena::client {
 
+// Where a window is: its first allocation and its last.
+struct PeerPlace {
+  memory::cuda::Platform platform = memory::cuda::Platform::cuda;
+  int device = 0;
+  uint64_t begin = 0, first_id = 0, last_id = 0;
+  static PeerPlace of(memory::cuda::Platform platform, const std::vector<memory::cuda::Allocation>& allocations);
+  bool operator==(const PeerPlace&) const = default;
+};
+
+// Places that an RDMA device has refused a short while ago, whichever window was in them: callers without registered
+// windows have a new one for each call. Thread-safe.
+class RefusedPlaces {
+ public:
+  static constexpr size_t places_max = 64;
+  // Where there is no room, it takes that of the one which ends first.
+  void add(const PeerPlace& place, Deadline until);
+  bool has(const PeerPlace& place, Deadline now) const;
+
+ private:
+  struct Refused {
+    PeerPlace place;
+    Deadline until;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Refused> all_;
+};
+RefusedPlaces& refused_places();  // this process's
+
 class PeerWindow {
  public:
   // `bytes` are addresses of the device.
-  PeerWindow(std::shared_ptr<const memory::cuda::PeerMemory> memory, MutableBytes bytes)
-      : memory_(std::move(memory)), bytes_(bytes) {}
+  PeerWindow(std::shared_ptr<const memory::cuda::PeerMemory> memory, MutableBytes bytes, const PeerPlace& place)
+      : memory_(std::move(memory)), bytes_(bytes), place_(place) {}
 
   MutableBytes bytes() const { return bytes_; }
   const memory::cuda::PeerMemory& memory() const { return *memory_; }
-  // unsupported: the link's device does not take it; then this window rests for a while. `part` lies inside bytes().
+  // unsupported: the link's device does not take it; then its place is one of refused_places() for a while. `part` lies
+  // inside bytes().
   Result<std::unique_ptr<fabric::Lent>> lend(fabric::Link& link, MutableBytes part, fabric::Access access) const;
-  bool rests() const { return SteadyClock::now() < rests_until_.load(); }
 
  private:
   std::shared_ptr<const memory::cuda::PeerMemory> memory_;
   MutableBytes bytes_;
-  mutable std::atomic<Deadline> rests_until_{};
+  PeerPlace place_;
 };
 
 // The link is of a device that may reach such memory.

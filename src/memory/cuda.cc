@@ -1,6 +1,7 @@
 #include "memory/cuda.h"
 
 #include <dlfcn.h>
+#include <locale.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -46,21 +47,46 @@ const Library& library_of(Platform platform) {
 
 struct Opened {
   void* handle = nullptr;
-  std::string path;
+  std::string path = {};
+  // What dlopen says of a library that is not there, and of the first that is and cannot be loaded.
+  std::string missing = {}, broken = {};
+};
+
+// dlerror's messages in this thread, whatever the program's language.
+class PlainMessages {
+ public:
+  PlainMessages() : plain_(::newlocale(LC_ALL_MASK, "C", nullptr)), before_(::uselocale(plain_)) {}
+  ~PlainMessages() {
+    ::uselocale(before_);
+    if (plain_ != nullptr) ::freelocale(plain_);
+  }
+  PlainMessages(const PlainMessages&) = delete;
+
+ private:
+  const locale_t plain_, before_;
 };
 
 // Never unloaded: its threads would go on. A library that the program has loaded comes first, whatever its version: a
 // second one would know none of the program's memory.
 Opened open_library(const Library& library) {
+  const PlainMessages plain;
+  Opened none;
   const char* const named = ::secure_getenv(library.variable);
   std::vector<const char*> names = library.names;
   if (named != nullptr && *named != '\0') names = {named};
   for (const int loaded : {RTLD_NOLOAD, 0}) {
     for (const char* const name : names) {
-      if (void* const handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | loaded)) return {handle, name};
+      if (void* const handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL | loaded)) return {.handle = handle, .path = name};
+      const char* const said = ::dlerror();
+      if (loaded != 0 || said == nullptr) continue;
+      const std::string_view why = said;
+      // Of a library that this one needs the same is said, with that one's name.
+      const bool absent = why.starts_with(std::string(name) + ": cannot open shared object file: No such file");
+      if (absent) none.missing = why;
+      if (!absent && none.broken.empty()) none.broken = why;
     }
   }
-  return {};
+  return none;
 }
 
 // The name of the first function that the library lacks; nullptr: none.
@@ -151,9 +177,11 @@ Outcome<std::unique_ptr<Driver>> Driver::load(Platform platform) {
   const Library& library = library_of(platform);
   const Opened opened = open_library(library);
   if (opened.handle == nullptr) {
-    const char* why = ::dlerror();
-    const std::string text = why == nullptr ? library.names.back() : why;
-    return std::unexpected(Fault{Kind::absent, "no " + std::string(library.maker) + " driver: " + text, true});
+    const bool broken = !opened.broken.empty();
+    const std::string maker(library.maker);
+    std::string text =
+        broken ? maker + "'s driver cannot be loaded: " + opened.broken : "no " + maker + " driver: " + opened.missing;
+    return std::unexpected(Fault{.kind = Kind::absent, .text = std::move(text), .no_library = !broken});
   }
   auto calls = std::make_unique<Calls>();
   const char* const missing =
@@ -200,18 +228,29 @@ bool Driver::may_be_there() {
 
 Drivers drivers() {
   Drivers out;
-  Fault none{.kind = Kind::absent, .no_library = true};
   for (const Platform platform : platforms) {
     auto driver = Driver::get(platform);
     if (driver) {
       out.ready.push_back(*driver);
-    } else if (!driver.error().no_library) {
-      out.faults.push_back(std::move(driver).error());
     } else {
-      none.text += (none.text.empty() ? "" : "; ") + driver.error().text;
+      out.faults.push_back(std::move(driver).error());
+      out.faults.back().platform = platform;
     }
   }
-  if (out.ready.empty() && out.faults.empty()) out.faults.push_back(std::move(none));
+  return out;
+}
+
+std::vector<Fault> Drivers::told() const {
+  std::vector<Fault> out;
+  Fault none{.kind = Kind::absent, .no_library = true};
+  for (const Fault& fault : faults) {
+    if (fault.no_library) {
+      none.text += (none.text.empty() ? "" : "; ") + fault.text;
+    } else {
+      out.push_back(fault);
+    }
+  }
+  if (ready.empty() && out.empty()) out.push_back(std::move(none));
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <expected>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -44,8 +45,9 @@ struct Fault {
     cancelled,
   };
   Kind kind = Kind::failed;
-  std::string text = {};    // "cuMemHostRegister: CUDA_ERROR_OUT_OF_MEMORY"
-  bool no_library = false;  // of `absent`: this machine does not have the driver's library
+  std::string text = {};                  // "cuMemHostRegister: CUDA_ERROR_OUT_OF_MEMORY"
+  bool no_library = false;                // of `absent`: this machine does not have the driver's library
+  std::optional<Platform> platform = {};  // of a driver that does not start (drivers()): whose
 };
 template <class T = void>
 using Outcome = std::expected<T, Fault>;
@@ -108,7 +110,11 @@ class Driver {
 // The drivers of this machine.
 struct Drivers {
   std::vector<const Driver*> ready = {};
-  std::vector<Fault> faults = {};  // of those that do not start. One fault, if no driver's library is there.
+  std::vector<Fault> faults = {};  // of those that do not start
+
+  // Those worth telling where it is not known which GPUs there are: of libraries that are there. One fault of all, if
+  // no library is there.
+  std::vector<Fault> told() const;
 };
 Drivers drivers();
 

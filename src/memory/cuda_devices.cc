@@ -38,14 +38,14 @@ constexpr std::chrono::seconds patience{2};
 }  // namespace
 
 Outcome<std::unique_ptr<Devices>> Devices::open(Arena& arena, Options options) {
-  Drivers known = cuda::drivers();
+  const Drivers known = cuda::drivers();
   std::unique_ptr<Devices> all(new Devices(arena));
   std::vector<Fault> faults;
   for (const Driver* driver : known.ready) {
     if (auto added = all->add(*driver, options); !added) faults.push_back(std::move(added).error());
   }
   if (all->drivers_.empty()) {
-    if (faults.empty()) faults = std::move(known.faults);
+    if (faults.empty()) faults = known.told();
     return std::unexpected(std::move(faults.front()));
   }
   for (const Fault& fault : faults) log::warn("gpudirect: {}", fault.text);

@@ -38,7 +38,7 @@ GpusFound look_for_gpus() {
     const GpusFound found = gpus_of(*driver);
     add(found.devices, found.text);
   }
-  for (const auto& fault : known.faults) add(0, fault.text);
+  for (const auto& fault : known.told()) add(0, fault.text);
   return all;
 }
 

@@ -1,5 +1,6 @@
 // NVIDIA's and AMD's driver in one process: each window is of its own. The other tests of this program have CUDA's
 // double alone; here that of HIP, which is not linked, is loaded besides.
+#include "base/fd.h"
 #include "direct_world.h"
 
 namespace verbena::matrix {
@@ -26,6 +27,41 @@ struct HipDouble {
 // In another process: the driver that a test has loaded, or has not found, stays so.
 TEST(BothDrivers, EachWindowIsOfItsOwn) {
   EXPECT_EQ(run_this_program("TEST_VERBENA_HIP_DRIVER=" HIP_DOUBLE, "BothElsewhere.*"), 0);
+}
+
+// Its error was swallowed, as if there were no library.
+TEST(BothDrivers, ALibraryThatIsThereAndCannotBeLoadedIsAFault) {
+  char path[] = "/tmp/verbena-driver-XXXXXX";
+  const Fd file(::mkstemp(path));
+  EXPECT_EQ(::write(file.get(), "no library", 10), 10);
+  EXPECT_EQ(run_this_program(std::string("TEST_VERBENA_HIP_DRIVER=") + path, "BrokenElsewhere.*"), 0);
+  EXPECT_EQ(run_this_program("TEST_VERBENA_HIP_DRIVER=/none/libamdhip64.so", "BrokenElsewhere.*"), 0);
+  ::unlink(path);
+}
+
+TEST(BrokenElsewhere, IsTold) {
+  const char* const path = std::getenv("TEST_VERBENA_HIP_DRIVER");
+  if (path == nullptr) GTEST_SKIP() << "started by BothDrivers";
+  const bool none = std::string_view(path).starts_with("/none/");
+  const auto driver = Driver::get(Platform::rocm);
+  ASSERT_FALSE(driver);
+  EXPECT_EQ(driver.error().kind, memory::cuda::Fault::Kind::absent);
+  EXPECT_EQ(driver.error().no_library, none) << driver.error().text;
+  EXPECT_EQ(driver.error().text.starts_with("no AMD driver: /none/"), none) << driver.error().text;
+  EXPECT_EQ(driver.error().text.starts_with("AMD's driver cannot be loaded: " + std::string(path)), !none)
+      << driver.error().text;
+}
+
+// CUDA's is ready here: of AMD's only what is there is told.
+TEST(BrokenElsewhere, IsToldToAServer) {
+  const char* const path = std::getenv("TEST_VERBENA_HIP_DRIVER");
+  if (path == nullptr) GTEST_SKIP() << "started by BothDrivers";
+  use_the_double();
+  const auto known = memory::cuda::drivers();
+  ASSERT_EQ(known.ready.size(), 1u);
+  ASSERT_EQ(known.faults.size(), 1u);
+  EXPECT_EQ(known.faults[0].platform, Platform::rocm);
+  EXPECT_EQ(known.told().size(), std::string_view(path).starts_with("/none/") ? 0u : 1u);
 }
 
 class BothElsewhere : public Direct {};

@@ -177,9 +177,9 @@ TEST_F(Peer, TheKernelsPeerMemoryServesWhereNothingIsExported) {
 }
 
 TEST_F(Peer, ARegistrationThatIsRefusedMakesItStagedAndIsNotTriedAgainAtOnce) {
-  OnDevice memory(mib);
   for (const Way& way : {native, token}) {
     SCOPED_TRACE(way.name());
+    OnDevice memory(mib);
     nic_refuses(FI_EOPNOTSUPP);
     const Client c = client(way);
     ASSERT_TRUE(http().put("bucket", "key", random_bytes(1000, 1)));
@@ -196,10 +196,19 @@ TEST_F(Peer, ARegistrationThatIsRefusedMakesItStagedAndIsNotTriedAgainAtOnce) {
     nic_refuses(0);
     const auto again = c.get("bucket", "key", window);
     ASSERT_TRUE(again);
+    // A call without a registered window makes one of its own.
+    const unsigned exports = double_calls("cuMemGetHandleForAddressRange");
+    const auto another = c.get("bucket", "key", *c.register_memory(memory.part(100, 2000)));
+    ASSERT_TRUE(another);
     const bool rested = SteadyClock::now() - began < std::chrono::seconds(8);  // on a machine that is not stopped
-    if (rested) EXPECT_EQ(again->transfer.device_path, DevicePath::staged);
-    moves(client(way), memory, DevicePath::peer);  // another window is tried
+    if (rested) {
+      EXPECT_EQ(again->transfer.device_path, DevicePath::staged);
+      EXPECT_EQ(another->transfer.device_path, DevicePath::staged);
+      EXPECT_EQ(double_calls("cuMemGetHandleForAddressRange"), exports);
+    }
+    moves(client(way), OnDevice(mib), DevicePath::peer);  // another allocation is tried
   }
+  OnDevice memory(mib);
   nic_refuses(FI_EOPNOTSUPP);
   const Client c = client(native);
   const Buffer window = *c.register_memory(memory.all());
@@ -219,7 +228,7 @@ TEST_F(Peer, AProviderWithoutMemoryOfDevicesIsStaged) {
   OnDevice memory(mib);
   nic_offers_device_memory(false);
   moves(client(native), memory, DevicePath::staged, "reaches no memory of GPUs");
-  moves(client(token), memory, DevicePath::staged);
+  moves(client(token), memory, DevicePath::staged, "reaches no memory of GPUs");
   EXPECT_EQ(double_calls("cuMemGetHandleForAddressRange"), 0u);
   nic_offers_device_memory(true);
   moves(client({Via::native, "tcp"}), memory, DevicePath::staged);

@@ -3,6 +3,7 @@
 #include <rdma/fi_errno.h>
 
 #include <condition_variable>
+#include <future>
 #include <thread>
 
 #include "client/endpoint.h"
@@ -73,7 +74,83 @@ TEST_F(PeerToken, ARefusalOrACancellationOfTheRequestSaysNothingAgainstTheDoor) 
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ErrorCode::cancelled) << got.error().message;
   expect_token(c);
+  // A PUT looked at this only when it had been sent.
+  const unsigned lent = nic_dma_bufs();
+  const auto put = c.put("bucket", "small", window.slice(0, 10), {.cancel = stop.get_token()});
+  ASSERT_FALSE(put);
+  EXPECT_EQ(put.error().code, ErrorCode::cancelled) << put.error().message;
+  EXPECT_EQ(nic_dma_bufs(), lent);
+  expect_token(c);
   EXPECT_TRUE(same(stored("small", 1000), random_bytes(1000, 1)));
+}
+
+TEST_F(PeerToken, APutThatIsCancelledWhileItsServerIsSilentHasItsWindowBack) {
+  OnDevice memory(mib);
+  std::atomic<bool> asked{false}, over{false};
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    asked = true;
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return http_reply(404, "", "");
+  });
+  const Client c = *Client::connect(automatic(server.url()));
+  const Buffer window = *c.register_memory(memory.all());
+  std::stop_source stop;
+  auto ending = std::async(std::launch::async, [&] {
+    const auto put = c.put("b", "k", window, {.cancel = stop.get_token()});
+    return put ? std::string() : std::string(to_string(put.error().code));
+  });
+  while (!asked) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(nic_registered(), 1u);
+  stop.request_stop();
+  // Without it, it waits for the answer.
+  EXPECT_EQ(ending.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_EQ(nic_registered(), 0u);
+  over = true;
+  EXPECT_EQ(ending.get(), "cancelled");
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
+// What the caller writes to the memory after a cancelled PUT is not stored.
+TEST_F(PeerToken, APutThatIsCancelledInItsTransferStoresWhatTheWindowHadOrNothing) {
+  constexpr size_t size = 8 * mib;
+  OnDevice memory(size);
+  std::vector<std::byte> on_host(size);
+  ClientOptions given = automatic(world.server.http());
+  given.multipart_threshold = 2 * size;
+  const Client c = *Client::connect(given);
+  const Buffer window = *c.register_memory(memory.all());
+  const std::vector<std::byte> after(size, std::byte{0xee});
+  constexpr int rounds = 24;
+  const auto key_of = [](int round) { return "cancelled/" + std::to_string(round); };
+  std::vector<bool> stored_it;
+  for (int round = 0; round < rounds; ++round) {
+    SCOPED_TRACE(round);
+    on_host = random_bytes(size, static_cast<unsigned>(round));
+    memory.set(on_host);
+    std::stop_source stop;
+    std::jthread stopper([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(1000 * round));
+      stop.request_stop();
+    });
+    const PutOptions options{.cancel = stop.get_token()};
+    const auto put = round % 2 == 1 ? c.put("bucket", key_of(round), std::span<const std::byte>(on_host), options)
+                                    : c.put("bucket", key_of(round), window, options);
+    on_host = after;
+    memory.set(after);
+    EXPECT_TRUE(put || put.error().code == ErrorCode::cancelled);
+    stored_it.push_back(put.has_value());
+  }
+  for (int round = 0; round < rounds; ++round) {
+    SCOPED_TRACE(round);
+    std::vector<std::byte> back(size);
+    const auto got = http().get("bucket", key_of(round), back);
+    if (got) {
+      EXPECT_TRUE(same(back, random_bytes(size, static_cast<unsigned>(round))));
+    } else {
+      EXPECT_EQ(got.error().code, ErrorCode::no_such_key);
+      EXPECT_FALSE(stored_it[static_cast<size_t>(round)]);
+    }
+  }
 }
 
 TEST_F(PeerToken, AnObjectThatDoesNotFitSaysNothingAgainstTheDoor) {

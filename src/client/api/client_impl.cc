@@ -23,6 +23,14 @@ bool get_may_fall_back(const ClientError& error) {
          error.code == ErrorCode::malformed_reply || error.code == ErrorCode::local_error;
 }
 
+bool change_may_fall_back(const ClientError& error, bool repeatable) {
+  if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unsupported ||
+      error.code == ErrorCode::local_error) {
+    return true;
+  }
+  return repeatable && (speaks_against_door(error) || error.code == ErrorCode::server_error);
+}
+
 uint64_t expected_size(uint64_t room, const GetOptions& options) {
   return options.range && options.range->length > 0 ? std::min(room, options.range->length) : room;
 }
@@ -31,21 +39,12 @@ uint64_t expected_size(uint64_t room, const GetOptions& options) {
 
 namespace {
 
+using client::change_may_fall_back;
 using client::get_may_fall_back;
 using client::speaks_against_door;
 
 constexpr std::chrono::seconds token_rest{10};
 constexpr uint64_t part_size_min = 5 * MiB;
-
-// A change that may have happened is repeated only when making it twice is as good as once. The memory that a failed
-// PUT lent has been withdrawn by then, so the PUT cannot land after its successor.
-bool change_may_fall_back(const ClientError& error, bool repeatable) {
-  if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unsupported ||
-      error.code == ErrorCode::local_error) {
-    return true;
-  }
-  return repeatable && (speaks_against_door(error) || error.code == ErrorCode::server_error);
-}
 
 std::unexpected<ClientError> no_versions() {
   return fault(ErrorCode::unsupported, "the native door has versions in batches alone (get_many)");
@@ -227,15 +226,34 @@ bool Client::Impl::wants_token(uint64_t size) {
          SteadyClock::now().time_since_epoch().count() >= token_rests_until_;
 }
 
-void Client::Impl::rest_token(const std::string& why) {
+// What may be the door's fault, though not the request's: a condition, a right, a key that is not there say nothing
+// against it, and a caller's stop neither.
+void Client::Impl::rest_token_after(const ClientError& error, const std::stop_token& stop) {
+  if (stop.stop_requested() || !get_may_fall_back(error)) return;
   token_rests_until_ = deadline_in(token_rest).time_since_epoch().count();
   std::lock_guard lock(reason_mutex_);
-  token_reason_ = why;
+  token_reason_ = error.message;
 }
 
-void Client::Impl::rest_token_after(const ClientError& error, const PutOptions& options) {
-  if (options.cancel.stop_requested()) return;
-  if (speaks_against_door(error) || change_may_fall_back(error, !conditional(options))) rest_token(error.message);
+Outcome<GetReply> Client::Impl::get_by_token(const std::string& bucket, const std::string& key, MutableBytes into,
+                                             const GetOptions& options, const client::PeerWindow* device) {
+  auto got = token_->get(bucket, key, into, options, device);
+  if (!got) rest_token_after(got.error(), options.cancel);
+  if (got && got->transfer.door != Via::token) {
+    rest_token_after({.code = ErrorCode::unsupported, .message = got->transfer.fell_back_reason}, options.cancel);
+  }
+  return got;
+}
+
+Outcome<std::optional<net::HttpReply>> Client::Impl::send_by_token(client::S3Call call, Bytes from,
+                                                                   const client::KnownChecksum& checksum, bool md5_etag,
+                                                                   std::string& reason,
+                                                                   const client::PeerWindow* device) {
+  const std::stop_token stop = call.stop;
+  auto reply = token_->put(std::move(call), from, checksum, md5_etag, reason, device);
+  if (!reply) rest_token_after(reply.error(), stop);
+  if (reply && !*reply) rest_token_after({.code = ErrorCode::unsupported, .message = reason}, stop);
+  return reply;
 }
 
 Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::string& key, GetMemory into,
@@ -253,22 +271,18 @@ Outcome<GetReply> Client::Impl::get_once(const std::string& bucket, const std::s
   }
   const uint64_t expected = client::expected_size(into.bytes.size(), options);
   if (wants_token(expected)) {
-    auto got = token_->get(bucket, key, into.bytes, options);
+    auto got = get_by_token(bucket, key, into.bytes, options);
     if (!got && options.cancel.stop_requested()) return cancelled();
     const bool forced = options_.via == Via::token;
     if (got && forced && got->transfer.door != Via::token && got->bytes > 0) {
       return fault(ErrorCode::unsupported, got->transfer.fell_back_reason);
     }
     if (got) {
-      if (!got->transfer.fell_back_reason.empty()) {
-        rest_token(got->transfer.fell_back_reason);
-        add_reason(reasons, "token", got->transfer.fell_back_reason);
-      }
+      if (got->transfer.door != Via::token) add_reason(reasons, "token", got->transfer.fell_back_reason);
       got->transfer.fell_back_reason = std::move(reasons);
       return got;
     }
     if (forced || !get_may_fall_back(got.error())) return got;
-    rest_token(got.error().message);
     add_reason(reasons, "token", got.error().message);
   } else if (token_ && options_.via == Via::automatic && expected >= options_.token_size_min) {
     std::lock_guard lock(reason_mutex_);
@@ -347,7 +361,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
                                              const PutOptions& options, std::string& reason, bool& done,
                                              const client::PeerWindow* device) {
   done = false;
-  client::S3Call call{.method = "PUT", .bucket = bucket, .key = key};
+  client::S3Call call{.method = "PUT", .bucket = bucket, .key = key, .stop = options.cancel};
   OUT_ASSIGN(call.headers, client::put_headers(options));
   client::KnownChecksum checksum{Algorithm::crc32c, {}};
   if (options.checksum.empty()) {
@@ -355,7 +369,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   } else {  // the server compares it with the bytes that it read, before it commits
     OUT_ASSIGN(checksum, client::parse_checksum(options.checksum));
   }
-  OUT_ASSIGN(auto reply, token_->put(std::move(call), from, checksum, options.md5_etag, reason, device));
+  OUT_ASSIGN(auto reply, send_by_token(std::move(call), from, checksum, options.md5_etag, reason, device));
   if (!reply) return PutReply();
   done = true;
   PutReply out = client::put_reply(*reply);
@@ -412,14 +426,11 @@ Outcome<PutReply> Client::Impl::put_once(const std::string& bucket, const std::s
       put->transfer.fell_back_reason = std::move(reasons);
       return put;
     }
-    if (!put) rest_token_after(put.error(), options);
     if (!put && (forced || !change_may_fall_back(put.error(), !is_conditional))) {
       return std::unexpected(doubt.about(std::move(put).error()));
     }
     if (put && forced) return fault(ErrorCode::unsupported, why);
-    if (put) {
-      rest_token(why);
-    } else {
+    if (!put) {
       doubt.after(put.error());
       why = put.error().message;
     }

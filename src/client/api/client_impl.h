@@ -47,6 +47,9 @@ namespace client {
 // True when the door failed, not the request: another door may succeed.
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
+// A change that may have happened is repeated only when making it twice is as good as once. The memory that a failed
+// PUT lent has been withdrawn by then, so the PUT cannot land after its successor.
+bool change_may_fall_back(const ClientError& error, bool repeatable);
 // Of a GET into memory of this size, as far as the request says it: without a range the object's size is not known yet,
 // and the memory's is the best estimate.
 uint64_t expected_size(uint64_t room, const GetOptions& options);
@@ -157,7 +160,7 @@ class Client::Impl {
   Outcome<Transfer> own_many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
                              std::span<BatchResult> results, const BatchOptions& options, client::DeviceCopies& copies);
   // A lane to its device, for a window that is still what was registered.
-  // Opens the native door if it is not open and does not rest, so that what follows finds it open.
+  // Opens the native door if it is not open and does not rest, so that what follows finds it open. `cancelled`.
   Outcome<std::unique_ptr<client::DeviceLane>> device_lane(const Buffer& window, const std::stop_token& stop);
   client::DeviceLanes& device_lanes() { return *lanes_; }
 
@@ -211,9 +214,13 @@ class Client::Impl {
   bool put_in_order(const std::string& bucket, const std::string& key, client::AsyncPut& call);
   // Completes the append when it is cancelled before its turn; empty: it cannot be.
   std::function<void()> when_cancelled(const std::string& bucket, const std::string& key, const client::AsyncPut& call);
-  void rest_token(const std::string& why);
-  // After a PUT by token that failed: only if that speaks against the door, not if against the request.
-  void rest_token_after(const ClientError& error, const PutOptions& options);
+  // All requests by token, as TokenDoor has them. After one that the door has not carried, it rests.
+  Outcome<GetReply> get_by_token(const std::string& bucket, const std::string& key, MutableBytes into,
+                                 const GetOptions& options, const client::PeerWindow* device = nullptr);
+  Outcome<std::optional<net::HttpReply>> send_by_token(client::S3Call call, Bytes from,
+                                                       const client::KnownChecksum& checksum, bool md5_etag,
+                                                       std::string& reason, const client::PeerWindow* device = nullptr);
+  void rest_token_after(const ClientError& error, const std::stop_token& stop);
   Outcome<PutReply> append_by_http(const std::string& bucket, const std::string& key, Bytes from,
                                    const PutOptions& options);
 

@@ -74,6 +74,12 @@ std::string said(const DeviceWay& way, const ClientError& error) {
   return std::string(to_string(way.path)) + ": " + error.message;
 }
 
+// Why links of that provider reach no GPU. Empty: those of no RDMA device do.
+std::string unreached(const std::string& provider, const char* or_else) {
+  if (provider.empty() || provider == "local" || provider == "tcp") return {};
+  return "peer: the device of " + provider + " reaches no memory of GPUs" + or_else;
+}
+
 memory::cuda::Outcome<std::shared_ptr<NativeDevice>> by_handle(const Driver& driver, const Allocation& allocation) {
   const auto exported = driver.share(allocation);
   if (!exported) return std::unexpected(exported.error());
@@ -168,9 +174,9 @@ DeviceWay Client::Impl::straight_way(const Buffer& window, std::string& reason) 
   const auto session = session_->session();
   if (!session) return {};
   const bool reaches = (*session)->reaches_devices();
-  if (const std::string provider = (*session)->provider(); !reaches && provider != "local" && provider != "tcp") {
-    reason = "peer: the device of " + provider + " reaches no memory of GPUs, or the session is sealed";
-  }
+  if (std::string why = client::unreached((*session)->provider(), ", or the session is sealed");
+      !reaches && !why.empty())
+    reason = std::move(why);
   if (const auto* const peer = peer_memory(window, reaches, reason); peer != nullptr) return {peer, DevicePath::peer};
   return {};
 }
@@ -182,7 +188,10 @@ const client::NativeMemory* Client::Impl::token_memory(const Buffer& window, uin
     reason = std::string("peer: ") + memory::cuda::not_for_peers;
     return nullptr;
   }
-  return peer_memory(window, token_->reaches_devices(stop), reason);
+  const bool reaches = token_->reaches_devices(stop);
+  if (!reaches)
+    reason = token_->seals() ? "peer: a sealed token's bytes pass a CPU" : client::unreached(token_->provider(), "");
+  return peer_memory(window, reaches, reason);
 }
 
 std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& bucket, const std::string& key,
@@ -200,11 +209,9 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
     return std::unexpected(std::move(after).error());
   }
   auto got = by_session ? session_->get(bucket, key, into.bytes(), way.memory, options, {})
-                        : token_->get(bucket, key, into.bytes(), options, way.memory->peer());
+                        : get_by_token(bucket, key, into.bytes(), options, way.memory->peer());
   if (got) {
     if (auto settled = client::settle(way); !settled) got = std::unexpected(std::move(settled).error());
-  } else if (!by_session && !options.cancel.stop_requested() && client::get_may_fall_back(got.error())) {
-    rest_token(got.error().message);
   }
   if (!got && client::another_way_may_help(got.error(), true)) {
     reason = client::said(way, got.error());
@@ -213,7 +220,6 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
   if (!got) return got;
   // An empty object needs no token, and the server may not have looked at it.
   const bool in_body = !by_session && got->transfer.door != Via::token;
-  if (in_body) rest_token(got->transfer.fell_back_reason);
   got->transfer.device_path = in_body ? client::device_path(copies.lane(), got->transfer) : way.path;
   return got;
 }
@@ -250,9 +256,7 @@ Outcome<PutReply> Client::Impl::put_by_token(const std::string& bucket, const st
   std::string why;
   bool done = false;
   auto put = put_by_token(bucket, key, from, options, why, done, &device);
-  if (put && done) return put;
-  if (put) put = fault(ErrorCode::unsupported, why);
-  rest_token_after(put.error(), options);
+  if (put && !done) return fault(ErrorCode::unsupported, why);
   return put;
 }
 

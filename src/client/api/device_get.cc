@@ -152,6 +152,7 @@ class DeviceGet {
 Outcome<std::unique_ptr<DeviceLane>> Client::Impl::device_lane(const Buffer& window, const std::stop_token& stop) {
   const client::DeviceMemory& memory = *window.memory_->device;
   OUT_TRY(usable());
+  if (stop.stop_requested()) return fault(ErrorCode::cancelled, "cancelled by the caller");
   OUT_TRY(client::device_memory_is_there(memory, reinterpret_cast<uintptr_t>(window.data()), window.size()));
   std::shared_ptr<client::NativeSession> session;
   if (session_) session = session_->session(stop).value_or(nullptr);

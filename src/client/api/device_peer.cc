@@ -6,8 +6,8 @@ namespace {
 
 class PeerNativeMemory final : public NativeMemory {
  public:
-  PeerNativeMemory(std::shared_ptr<const memory::cuda::PeerMemory> memory, MutableBytes bytes)
-      : window_(std::move(memory), bytes) {}
+  PeerNativeMemory(std::shared_ptr<const memory::cuda::PeerMemory> memory, MutableBytes bytes, const PeerPlace& place)
+      : window_(std::move(memory), bytes, place) {}
   MutableBytes bytes() const override { return window_.bytes(); }
   const PeerWindow* peer() const override { return &window_; }
 
@@ -21,6 +21,11 @@ const NativeMemory* DevicePeer::find(memory::cuda::Platform platform,
                                      const std::vector<memory::cuda::Allocation>& allocations, MutableBytes window,
                                      std::string& why) {
   using memory::cuda::Driver;
+  const PeerPlace place = PeerPlace::of(platform, allocations);
+  if (refused_places().has(place, SteadyClock::now())) {  // also before it is exported
+    why = "the RDMA device has refused this memory a moment ago";
+    return nullptr;
+  }
   const std::lock_guard lock(mutex_);
   if (!std::exchange(asked_, true)) {
     const auto driver = Driver::get(platform);
@@ -28,17 +33,12 @@ const NativeMemory* DevicePeer::find(memory::cuda::Platform platform,
                                                       window.size())
                        : std::unexpected(driver.error());
     if (made) {
-      memory_ = std::make_shared<PeerNativeMemory>(std::move(*made), window);
+      memory_ = std::make_shared<PeerNativeMemory>(std::move(*made), window, place);
     } else {
       why_ = made.error().text;
     }
   }
-  if (memory_ == nullptr) {
-    why = why_;
-  } else if (memory_->peer()->rests()) {
-    why = "the RDMA device has refused this memory a moment ago";
-    return nullptr;
-  }
+  if (memory_ == nullptr) why = why_;
   return memory_.get();
 }
 

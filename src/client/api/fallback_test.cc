@@ -437,5 +437,81 @@ TEST(Fallback, ACallByTokenThatWaitsForAnotherIsCancelled) {
   for (auto& one : before) EXPECT_EQ(one.get(), "no_such_key");
 }
 
+// A PUT by token waited for its server, however long that took.
+TEST(Fallback, APutByTokenThatTheServerDoesNotAnswerIsCancelled) {
+  std::atomic<bool> asked{false}, over{false};
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    asked = true;
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return http_reply(404, "", "<Error><Code>NoSuchBucket</Code></Error>");
+  });
+  auto client = Client::connect(options_for(server, Via::token));
+  ASSERT_TRUE(client) << client.error().message;
+  std::stop_source stop;
+  auto ending = std::async(std::launch::async, [&] {
+    const std::vector<std::byte> bytes(100'000);
+    PutOptions options;
+    options.cancel = stop.get_token();
+    const auto put = client->put("b", "k", std::span(bytes), options);
+    return put ? std::string() : std::string(to_string(put.error().code));
+  });
+  while (!asked) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  stop.request_stop();
+  // Without it, it waits for the answer.
+  EXPECT_EQ(ending.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  over = true;
+  EXPECT_EQ(ending.get(), "cancelled");
+  EXPECT_EQ(server.requests().size(), 1u);
+}
+
+// It was sent again with its body, which the same server refused as well, and the token door rested.
+TEST(Fallback, APartByTokenThatTheServerRefusesIsNotSentAgainAndSaysNothingAgainstTokens) {
+  ScriptedServer server(
+      [](const ScriptedRequest&, int) { return http_reply(404, "", "<Error><Code>NoSuchUpload</Code></Error>"); });
+  auto client = Client::connect(options_for(server));
+  ASSERT_TRUE(client) << client.error().message;
+  const std::string checksum = crc_of("payload");
+  client::UploadPart part{.bucket = "b", .key = "k", .upload_id = "u", .number = 1, .from = bytes_of("payload")};
+  part.checksum = {Algorithm::crc32c, checksum};
+  for (size_t sent = 1; sent <= 2; ++sent) {
+    const auto put = Client::Inside::impl(*client).put_part(part);
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().s3_code, "NoSuchUpload") << put.error().message;
+    ASSERT_EQ(server.requests().size(), sent);
+    EXPECT_TRUE(server.requests().back().has("x-amz-rdma-token: "));
+  }
+}
+
+// GETs, PUTs and parts had rules of their own.
+TEST(Fallback, AFailureOfTheTokenDoorMakesItRestWhateverTheRequestWas) {
+  const std::string checksum = crc_of("payload");
+  const std::function<void(Client&)> requests[] = {
+      [](Client& client) {
+        std::byte memory[8];
+        (void)client.get("b", "k", std::span(memory));
+      },
+      [](Client& client) { (void)client.put("b", "k", bytes_of("payload")); },
+      [&](Client& client) {
+        client::UploadPart part{.bucket = "b", .key = "k", .upload_id = "u", .number = 1, .from = bytes_of("payload")};
+        part.checksum = {Algorithm::crc32c, checksum};
+        (void)Client::Inside::impl(client).put_part(part);
+      }};
+  for (const auto& request : requests) {
+    ScriptedServer server(
+        [](const ScriptedRequest&, int) { return http_reply(500, "", "<Error><Code>InternalError</Code></Error>"); });
+    ClientOptions options = options_for(server);
+    options.attempts_max = 1;
+    auto client = Client::connect(options);
+    ASSERT_TRUE(client) << client.error().message;
+    request(*client);
+    ASSERT_EQ(server.requests().size(), 2u);
+    EXPECT_TRUE(server.requests()[0].has("x-amz-rdma-token: "));
+    EXPECT_FALSE(server.requests()[1].has("x-amz-rdma-token: "));
+    request(*client);
+    ASSERT_EQ(server.requests().size(), 3u) << "without another token";
+    EXPECT_FALSE(server.requests()[2].has("x-amz-rdma-token: "));
+  }
+}
+
 }  // namespace
 }  // namespace verbena

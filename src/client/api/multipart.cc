@@ -35,7 +35,7 @@ Outcome<PutReply> Client::Impl::put_part_once(const client::UploadPart& part) {
   std::string reason;
   client::Doubt doubt;
   if (wants_token(part.from.size())) {
-    auto reply = token_->put(client::part_call(part), part.from, part.checksum, part.md5_etag, reason);
+    auto reply = send_by_token(client::part_call(part), part.from, part.checksum, part.md5_etag, reason);
     if (reply && *reply) {
       PutReply put = client::put_reply(**reply);
       if (put.etag.empty()) return fault(ErrorCode::malformed_reply, "the server acknowledged a part without an ETag");
@@ -48,10 +48,10 @@ Outcome<PutReply> Client::Impl::put_part_once(const client::UploadPart& part) {
       return reply ? fault(ErrorCode::unsupported, reason) : std::unexpected(std::move(reply).error());
     }
     if (!reply) {
+      if (!client::change_may_fall_back(reply.error(), true)) return std::unexpected(std::move(reply).error());
       doubt.after(reply.error());
       reason = reply.error().message;
     }
-    rest_token(reason);
   }
   auto put = s3_->put_part(part);
   if (!put) return std::unexpected(doubt.about(std::move(put).error()));

@@ -259,7 +259,7 @@ TEST_F(NativeStreamTest, AListOfValuesThatIsMalformedBehindAValueWithAChecksumIs
 // They were copied by the CPU, to an address of the device.
 TEST_F(NativeStreamTest, BytesInAnAnswerForADevicesMemoryAreRefused) {
   std::vector<std::byte> memory(64, std::byte{0xee});
-  const PeerWindow window(nullptr, memory);
+  const PeerWindow window(nullptr, memory, {});
   script_.answer = [](uint64_t request) {
     std::vector<std::byte> body(512);
     wire::Writer out(body);
