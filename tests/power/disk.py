@@ -33,6 +33,11 @@ MAKE = {"ext4": EXT4,
 # Blocks that the file system itself expects the disk to write whole: its superblock. Torn, no mount is possible.
 WHOLE_BLOCK = 4096
 WHOLE = {"ext4": [0], "ext4-fast": [0], "xfs": [], "btrfs": [64 * 1024, 64 * 1024 * 1024]}
+# And those that begin with one of these, at (offset, magic): the metadata of XFS. Its recovery takes the position in the
+# log that a block's first sector names for that of the whole block, does not repeat what it takes for done, and refuses
+# to mount when the block's checksum is another.
+WHOLE_MAGIC = {"xfs": {0: (b"XDB3", b"XDD3", b"XDF3", b"AB3B", b"AB3C", b"IAB3", b"FIB3", b"RMB3", b"R3FC", b"BMA3"),
+                       8: (b"\x3d\xf1", b"\x3d\xff", b"\x3e\xbe", b"\x3b\xee")}}
 
 
 def run(*command):
@@ -174,7 +179,7 @@ class Recording:
     def __init__(self, path, kind):
         self.file = open(path, "rb")
         self.data = mmap.mmap(self.file.fileno(), 0, prot=mmap.PROT_READ)
-        self.whole = WHOLE[kind]
+        self.whole, self.whole_magic = WHOLE[kind], WHOLE_MAGIC.get(kind, {})
         self.writes, self.flushes, self.times_s = [], [], []
         begun, at = {}, 0
         while at + RECORD.size <= len(self.data):
@@ -201,6 +206,16 @@ class Recording:
 
     def pending(self, cut, flushed):
         return [write for write in self.writes[:bisect.bisect_left(self.begins, cut)] if not write.is_there(flushed)]
+
+    def whole_blocks(self, write):
+        """The places in the write of blocks that are there as a whole or not at all."""
+        data = self.bytes_of(write)
+        for at in range(-write.offset % WHOLE_BLOCK - WHOLE_BLOCK, write.length, WHOLE_BLOCK):
+            if write.offset + at in self.whole:
+                yield at
+            elif at >= 0 and any(bytes(data[at + place:at + place + len(magic)]) == magic
+                                 for place, all_magic in self.whole_magic.items() for magic in all_magic):
+                yield at
 
     def bytes_of(self, write):
         return memoryview(self.data)[write.at:write.at + write.length]
@@ -273,8 +288,8 @@ def sectors_of(recording, write, sector, chance):
     shape, middle = chance.choice(("begin", "end", "any")), chance.randrange(len(starts) + 1)
     kept = {"begin": lambda i: i < middle, "end": lambda i: i >= middle, "any": lambda i: chance.random() < 0.5}[shape]
     there = {start for i, start in enumerate(starts) if kept(i)}
-    for block in recording.whole:
-        inside = {s for s in starts if block <= write.offset + s < block + WHOLE_BLOCK}
+    for block in recording.whole_blocks(write):
+        inside = {s for s in starts if block <= s < block + WHOLE_BLOCK}
         if inside & there:
             there |= inside
     return sorted(there)

@@ -290,7 +290,7 @@ int timerfd_create(clockid_t /*clock*/, int /*flags*/) noexcept {
 }
 int epoll_ctl(int epoll, int operation, int fd, epoll_event* event) noexcept {
   const long result = kernel(SYS_epoll_ctl, epoll, operation, fd, reinterpret_cast<long>(event));
-  if (world().on()) world().wake_pollers();
+  if (world().on()) world().wake_poller(epoll);
   return static_cast<int>(answer(result));
 }
 int epoll_wait(int epoll, epoll_event* events, int events_max, int timeout_ms) {
@@ -298,7 +298,7 @@ int epoll_wait(int epoll, epoll_event* events, int events_max, int timeout_ms) {
   for (bool more = timeout_ms != 0;;) {
     const long ready = kernel(SYS_epoll_wait, epoll, reinterpret_cast<long>(events), events_max, 0);
     if (ready != 0 || !more) return static_cast<int>(answer(ready));
-    more = world().wait_as_poller(until_ns);
+    more = world().wait_as_poller(epoll, until_ns);
   }
 }
 

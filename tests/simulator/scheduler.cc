@@ -126,27 +126,21 @@ bool Scheduler::wait(const void* on, int64_t deadline_ns) {
   return !self_->timed_out;
 }
 
-bool Scheduler::wait_as_poller(int64_t deadline_ns) {
+bool Scheduler::wait_as_poller(int epoll, int64_t deadline_ns) {
   self_->polls = true;
-  block(*self_, deadline_ns);
-  return !self_->timed_out;
+  return wait(poller_of(epoll), deadline_ns);
 }
 
 void Scheduler::wake(const void* on, size_t at_most) {
-  std::vector<Thread*> waiting;
-  for (Thread* thread : live_) {
-    if (!thread->runnable && thread->waits_for == on) waiting.push_back(thread);
-  }
-  for (; at_most > 0 && !waiting.empty(); --at_most) {
-    const size_t at = waiting.size() == 1 ? 0 : choices_() % waiting.size();
-    wake(*waiting[at]);
-    waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(at));
-  }
-}
-
-void Scheduler::wake_pollers() {
-  for (Thread* thread : live_) {
-    if (thread->polls) wake(*thread);
+  const auto waits = [on](const Thread* thread) { return !thread->runnable && thread->waits_for == on; };
+  auto waiting = static_cast<size_t>(std::ranges::count_if(live_, waits));
+  for (size_t left = std::min(waiting, at_most); left > 0; --left, --waiting) {
+    size_t at = waiting == left ? 0 : choices_() % waiting;
+    for (Thread* thread : live_) {
+      if (!waits(thread) || at-- != 0) continue;
+      wake(*thread);
+      break;
+    }
   }
 }
 

@@ -34,9 +34,9 @@ class Scheduler {
   void maybe_pause();  // at a rate that the seed chose; a few last as if the machine ran something else meanwhile
   // Waits for a wake() of `on`. False: the deadline, in nanoseconds of the steady clock, came first.
   bool wait(const void* on, int64_t deadline_ns = never);
-  void wake(const void* on, size_t at_most = SIZE_MAX);  // which of its waiters is drawn
-  void wake_pollers();                                   // those that wait by wait_as_poller()
-  bool wait_as_poller(int64_t deadline_ns);
+  void wake(const void* on, size_t at_most = SIZE_MAX);    // which of its waiters is drawn
+  void wake_poller(int epoll) { wake(poller_of(epoll)); }  // what waits by wait_as_poller() for it
+  bool wait_as_poller(int epoll, int64_t deadline_ns);
   void sleep_until(int64_t deadline_ns) { wait(&deadline_ns, deadline_ns); }
 
   // A thread's life, for pthread_create() and pthread_join().
@@ -84,6 +84,9 @@ class Scheduler {
   struct Clock {
     int64_t ahead_ns = 0, drift_ppm = 0, most_ns = 0, since_ns = 0;
   };
+
+  // No address: of a descriptor of epoll.
+  static const void* poller_of(int epoll) { return reinterpret_cast<const void*>(static_cast<uintptr_t>(epoll) + 1); }
 
   Thread& choose();
   void go_on_with(Thread& next);

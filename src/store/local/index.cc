@@ -188,7 +188,10 @@ rocksdb::WALRecoveryMode recovery_mode(LogMode mode) {
 
 rocksdb::DBOptions database_options(const IndexOptions& wanted) {
   rocksdb::DBOptions options;
-  if (wanted.env != nullptr) options.env = wanted.env;
+  if (wanted.env != nullptr) {
+    options.env = wanted.env;
+    options.max_file_opening_threads = 1;  // of a file system in memory: threads cost more than what they read
+  }
   options.create_if_missing = wanted.create;
   options.create_missing_column_families = !wanted.read_only;
   options.paranoid_checks = true;
