@@ -35,7 +35,13 @@ async function errorOf(response) {
 
 // A browser takes segments of one or two periods for steps in a path and leaves them out.
 export const reachable = (key) => !key.split('/').some((part) => part === '.' || part === '..')
-export const pathOf = (bucket, key) => `/${bucket}${key === undefined ? '' : '/' + encode(key, true)}`
+// Whether a text can be the name of a bucket, which the server judges exactly: such a text is one part of a path, as it
+// is. Others, of an address that somebody made, would name an object in the path of a request.
+export const isBucketName = (text) => /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(text)
+export function pathOf(bucket, key) {
+  if (!isBucketName(bucket)) throw new ApiError(0, '', `“${bucket}” is no name of a bucket.`)
+  return `/${bucket}${key === undefined ? '' : '/' + encode(key, true)}`
+}
 
 export class Session {
   static async open(keys) {

@@ -1,10 +1,11 @@
 import { html } from 'htm/preact'
+import { pathOf } from './api.js'
 import { Objects } from './objects.js'
 import { Settings } from './settings.js'
 import { Tabs, useLoad } from './ui.js'
 
 export function Bucket({ session, uploads, name, tab, prefix }) {
-  const head = useLoad(() => session.call('HEAD', `/${name}`).then((answer) => ({
+  const head = useLoad(() => session.call('HEAD', pathOf(name)).then((answer) => ({
     durability: answer.headers.get('x-verbena-durability'), directory: name.endsWith('--x-s3')
   })), [session, name])
   const go = (to) => { location.hash = `#/buckets/${encodeURIComponent(name)}${to === 'objects' ? '' : '/' + to}` }

@@ -1,7 +1,8 @@
 import { html, render } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { Uploads } from './upload.js'
-import { Button, Icon } from './ui.js'
+import { isBucketName } from './api.js'
+import { Button, Icon, Problem } from './ui.js'
 import { SignIn } from './signin.js'
 import { Live } from './live.js'
 import { Buckets } from './buckets.js'
@@ -60,9 +61,9 @@ function Frame({ session, uploads, warning, onOut }) {
   }, [page])
   const pages = {
     live: () => html`<${Live} session=${session} />`,
-    buckets: () => path[1]
+    buckets: () => isBucketName(path[1] || '')
       ? html`<${Bucket} key=${path[1]} session=${session} uploads=${uploads} name=${path[1]} tab=${path[2] || 'objects'} prefix=${query.get('prefix') || ''} />`
-      : html`<${Buckets} session=${session} />`,
+      : html`<${Problem} error=${path[1] && `“${path[1]}” is no name of a bucket.`} /><${Buckets} session=${session} />`,
     people: () => html`<${People} session=${session} tab=${path[1] || 'users'} />`,
     server: () => html`<${Server} session=${session} tab=${path[1] || 'about'} />`,
     access: () => html`<${Access} session=${session} />`

@@ -187,6 +187,9 @@ struct PutOptions {
   // put_stream: the number of bytes to come, if it is known, so that parts are as large as 10,000 of them must be. 0:
   // unknown.
   uint64_t stream_size = 0;
+  // Headers stored with the object, lower-case names: "cache-control", "content-disposition", "content-encoding",
+  // "content-language", "expires". Others are invalid_argument.
+  std::map<std::string, std::string> headers = {};
 };
 inline constexpr uint64_t append_at_end = ~uint64_t{0};
 

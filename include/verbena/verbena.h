@@ -229,6 +229,10 @@ typedef struct verbena_put_options {
   verbena_cancellation* cancellation;
   verbena_info** info; /* as in verbena_get_options: the server's headers about the new object */
   uint64_t ttl_s;      /* the object ends so many seconds after its commit, at most ten years; 0: it has no end */
+  /* Stored with the object: "cache-control", "content-disposition", "content-encoding", "content-language", "expires".
+   * Others are VERBENA_INVALID_ARGUMENT. */
+  const verbena_pair* headers;
+  size_t header_count;
 } verbena_put_options;
 
 typedef struct verbena_head_options {

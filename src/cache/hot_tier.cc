@@ -13,6 +13,7 @@ namespace {
 constexpr uint8_t uses_to_stay = 1;  // uses in the small queue that move an entry to the main one
 constexpr size_t small_share = 10;   // the small queue's intended part of the bytes: a tenth
 constexpr size_t ghosts_min = 64;
+constexpr unsigned chances_max = 256;  // second chances of one call: a shard's lock is held for so long
 
 struct Meters {
   metrics::Counter& hits = metrics::counter("verbena_cache_hits_total", "Objects found in the hot tier");
@@ -233,15 +234,17 @@ void HotTier::remember(Shard& s, uint64_t h) {
   }
 }
 
-// Evicts one entry; on the way others may move to the main queue. False: there is none.
+// Evicts one entry; on the way others, which were used, move to the main queue or to its end, but no more than
+// chances_max. False: there is none.
 bool HotTier::evict_one(Shard& s, Victims& victims) {
-  for (;;) {
+  for (unsigned chances = 0;; ++chances) {
+    const bool no_more = chances == chances_max;
     const bool from_small =
         !s.small.empty() && (s.main.empty() || s.small_bytes * small_share >= s.small_bytes + s.main_bytes);
     if (from_small) {
       Node& node = s.small.oldest();
       const bool is_forgotten = !is_current(node.generation);
-      if (node.uses < uses_to_stay || is_forgotten) {
+      if (node.uses < uses_to_stay || is_forgotten || no_more) {
         if (!is_forgotten) remember(s, node.hash);
         remove(s, node, victims);
         return true;
@@ -255,7 +258,7 @@ bool HotTier::evict_one(Shard& s, Victims& victims) {
     }
     if (s.main.empty()) return false;
     Node& node = s.main.oldest();
-    if (node.uses == 0 || !is_current(node.generation)) {
+    if (node.uses == 0 || !is_current(node.generation) || no_more) {
       remove(s, node, victims);
       return true;
     }

@@ -65,6 +65,22 @@ TEST(HotTier, AScanDoesNotWashOutWhatIsHot) {
   EXPECT_EQ(kept, 300);
 }
 
+// Where all were used, one eviction went over all of them, while look-ups waited for the shard's lock.
+TEST(HotTier, AnEvictionPassesOverSoManyUsedEntriesAndNoMore) {
+  constexpr int count = 16 * 600;
+  auto tier = HotTier::create({.capacity = count * 10});
+  for (int i = 0; i < count; ++i) put(*tier, std::to_string(i), 10);
+  for (int i = 0; i < count; ++i) ASSERT_NE(tier->find({"b", std::to_string(i)}), nullptr);
+  ASSERT_EQ(tier->shed(10), 10u);
+  for (int i = 0; i < count; ++i) {
+    // Not the oldest of its shard, which it is after a turn over all.
+    if (tier->find({"b", std::to_string(i)}) == nullptr) {
+      EXPECT_GE(i, 256);
+    }
+  }
+  EXPECT_EQ(tier->entries(), static_cast<size_t>(count - 1));
+}
+
 TEST(HotTier, WhoComesBackAfterAnEvictionStays) {
   auto tier = HotTier::create({.capacity = 1600 * 10});
   put(*tier, "again", 10);

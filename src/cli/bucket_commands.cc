@@ -6,6 +6,7 @@
 #include "cli/object_commands.h"
 #include "cli/report.h"
 #include "cli/s3_address.h"
+#include "cli/watch_terminal.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {
@@ -18,10 +19,10 @@ int remove_below(const Client& client, const S3Address& from, size_t& removed) {
     auto gone = client.remove(from.bucket, info.key);
     if (gone) {
       ++removed;
-    } else {
-      worst = report(S3Address{from.bucket, info.key}.text(), gone.error());
+      return true;
     }
-    return worst != exit_connection && worst != exit_access_denied;
+    worst = report(S3Address{from.bucket, info.key}.text(), gone.error());
+    return !next_fails_likewise(gone.error());
   });
   if (!listed) return report(from.text(), listed.error());
   return worst;
@@ -81,7 +82,7 @@ int run_rm(const BucketArguments& arguments) {
     }
     size_t removed = 0;
     const int code = remove_below(client, address, removed);
-    if (arguments.client.verbose) fmt::print(stderr, "{}: {} objects removed\n", address.text(), removed);
+    if (arguments.client.verbose) fmt::print(stderr, "{}: {} objects removed\n", shown(address.text()), removed);
     return code;
   });
 }

@@ -12,6 +12,7 @@
 #include "cli/s3_address.h"
 #include "cli/transfer_file.h"
 #include "cli/tree_walk.h"
+#include "cli/watch_terminal.h"
 
 namespace verbena::cli {
 namespace {
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 // Local files that cannot be opened are reported under their own name, everything else under the object's.
 int failed(const std::string& object, const std::string& file, const ClientError& error) {
   if (error.message.starts_with(file + ": ")) {
-    return report(file, error.message.substr(file.size() + 2), exit_code_for(error.code));
+    return report(file, shown(error.message.substr(file.size() + 2)), exit_code_for(error.code));
   }
   return report(object, error);
 }
@@ -39,17 +40,23 @@ bool put_options(const CopyArguments& arguments, PutOptions& options) {
   return true;
 }
 
-int put_one(const Client& client, const CopyArguments& arguments, const std::string& file, const S3Address& to,
-            const PutOptions& options) {
+// What became of one file of a run.
+struct Ended {
+  int code = exit_ok;
+  bool next_likewise = false;
+};
+
+Ended put_one(const Client& client, const CopyArguments& arguments, const std::string& file, const S3Address& to,
+              const PutOptions& options) {
   auto put = upload(client, file, to.bucket, to.key, options, !arguments.client.quiet);
-  if (!put) return failed(to.text(), file, put.error());
-  if (arguments.client.verbose) fmt::print(stderr, "{}: {}\n", to.text(), describe(put->transfer));
-  return exit_ok;
+  if (!put) return {failed(to.text(), file, put.error()), next_fails_likewise(put.error())};
+  if (arguments.client.verbose) tell_transfer(to.text(), put->transfer);
+  return {};
 }
 
 int put_folder(const Client& client, const CopyArguments& arguments, S3Address to, const PutOptions& options) {
   if (!to.key.empty() && !to.key.ends_with('/')) to.key += '/';
-  auto files = walk_folder(arguments.from, false);
+  auto files = walk_folder(arguments.from, {});
   if (!files) return failed(arguments.from, arguments.from, files.error());
   int worst = exit_ok;
   for (;;) {
@@ -61,18 +68,18 @@ int put_folder(const Client& client, const CopyArguments& arguments, S3Address t
     if (!*found) return worst;
     const std::string& relative = (*found)->relative;
     const S3Address object{to.bucket, to.key + relative};
-    const int code = put_one(client, arguments, (fs::path(arguments.from) / relative).string(), object, options);
-    if (code != exit_ok) worst = code;
-    if (code == exit_connection || code == exit_access_denied) return worst;  // the next one would fail, too
+    const Ended put = put_one(client, arguments, (fs::path(arguments.from) / relative).string(), object, options);
+    if (put.code != exit_ok) worst = put.code;
+    if (put.next_likewise) return worst;
   }
 }
 
-int get_one(const Client& client, const CopyArguments& arguments, const S3Address& from, const std::string& file,
-            PathFrom path_from) {
+Ended get_one(const Client& client, const CopyArguments& arguments, const S3Address& from, const std::string& file,
+              PathFrom path_from) {
   auto got = download(client, from.bucket, from.key, file, path_from, !arguments.client.quiet && file != "-");
-  if (!got) return failed(from.text(), file, got.error());
-  if (arguments.client.verbose) fmt::print(stderr, "{}: {}\n", from.text(), describe(got->transfer));
-  return exit_ok;
+  if (!got) return {failed(from.text(), file, got.error()), next_fails_likewise(got.error())};
+  if (arguments.client.verbose) tell_transfer(from.text(), got->transfer);
+  return {};
 }
 
 int get_below(const Client& client, const CopyArguments& arguments, const S3Address& from) {
@@ -97,9 +104,9 @@ int get_below(const Client& client, const CopyArguments& arguments, const S3Addr
       worst = report(path->parent_path().string(), ec.message(), exit_failure);
       return false;
     }
-    const int code = get_one(client, arguments, object, path->string(), PathFrom::key);
-    if (code != exit_ok) worst = code;
-    return code != exit_connection && code != exit_access_denied;
+    const Ended got = get_one(client, arguments, object, path->string(), PathFrom::key);
+    if (got.code != exit_ok) worst = got.code;
+    return !got.next_likewise;
   });
   if (!listed) return report(from.text(), listed.error());
   if (found == 0) return report(from.text(), "no key begins with this", exit_not_found);
@@ -121,7 +128,7 @@ int run_put(const CopyArguments& arguments) {
   auto client = arguments.client.connect(exit_code);
   if (!client) return exit_code;
   return arguments.recursive ? put_folder(*client, arguments, *to, options)
-                             : put_one(*client, arguments, arguments.from, *to, options);
+                             : put_one(*client, arguments, arguments.from, *to, options).code;
 }
 
 namespace {
@@ -204,7 +211,7 @@ int run_get(const CopyArguments& arguments) {
     file = path->string();
     path_from = PathFrom::key;
   }
-  return get_one(*client, arguments, *from, file, path_from);
+  return get_one(*client, arguments, *from, file, path_from).code;
 }
 
 }  // namespace verbena::cli

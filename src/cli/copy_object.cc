@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "cli/object_digest.h"
 #include "cli/tree_copy.h"
+#include "client/http/object_headers.h"
 #include "client/outcome.h"
 
 namespace verbena::cli {
@@ -21,6 +22,9 @@ Outcome<PutReply> copy_object(const Client& client, const S3Address& from, const
   PutOptions put;
   put.content_type = info.content_type;
   put.metadata = info.metadata;
+  for (const auto& [name, value] : info.headers) {
+    if (client::is_stored_header(name)) put.headers.emplace(name, value);
+  }
   GetOptions get;
   get.if_match = info.etag;  // all of one version
   if (info.size == 0) return client.put(to.bucket, to.key, std::span<const std::byte>(), put);

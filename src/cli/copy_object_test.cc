@@ -22,7 +22,8 @@ std::string answer(const ScriptedRequest& request, bool changes_a_byte) {
   if (request.head.starts_with("HEAD ")) {
     const std::vector<std::byte> zeros(object_bytes);
     return "HTTP/1.1 200 OK\r\ncontent-length: " + std::to_string(object_bytes) +
-           "\r\netag: \"e\"\r\nx-amz-checksum-crc32c: " + client::crc32c_base64(crc32c(Bytes(zeros))) + "\r\n\r\n";
+           "\r\netag: \"e\"\r\ncache-control: no-cache\r\nx-verbena-ttl: 60\r\nx-amz-checksum-crc32c: " +
+           client::crc32c_base64(crc32c(Bytes(zeros))) + "\r\n\r\n";
   }
   if (request.head.starts_with("GET ")) {
     constexpr std::string_view name = "range: bytes=";
@@ -58,6 +59,10 @@ TEST(CopyObject, ALargeObjectIsComparedWithItsChecksum) {
       return request.head.starts_with("POST /to/k?uploadId");
     };
     EXPECT_EQ(std::ranges::count_if(requests, completes), changes ? 0 : 1);
+    const auto begun = std::ranges::find_if(requests, [](const ScriptedRequest& one) { return one.has("?uploads"); });
+    ASSERT_NE(begun, requests.end());
+    EXPECT_TRUE(begun->has("cache-control: no-cache\r\n")) << begun->head;
+    EXPECT_FALSE(begun->has("x-verbena-ttl")) << "a copy has no end";
   }
 }
 

@@ -37,7 +37,7 @@ class Fetch {
       : client_(client), arguments_(arguments), bucket_(std::move(bucket)), folder_(std::move(folder)) {}
 
   int run(const std::vector<Wanted>& wanted) {
-    for (size_t at = 0; at < wanted.size() && worst_ != exit_connection; at += batch_items_max) {
+    for (size_t at = 0; at < wanted.size() && !next_likewise_; at += batch_items_max) {
       group(std::span(wanted).subspan(at, std::min(batch_items_max, wanted.size() - at)));
     }
     return worst_;
@@ -81,7 +81,7 @@ class Fetch {
     const auto got = client_.get_many(items, std::span(&*buffer, 1), results);
     if (!got) return failed("s3://" + bucket_, got.error());
     if (arguments_.client.verbose) {
-      fmt::print(stderr, "s3://{}: {} objects, {}\n", bucket_, items.size(), describe(*got));
+      tell_transfer(fmt::format("s3://{}: {} objects", bucket_, items.size()), *got);
     }
     for (size_t i = 0; i < items.size(); ++i) {
       if (results[i].error == ErrorCode::buffer_too_small) {
@@ -125,7 +125,10 @@ class Fetch {
     std::ranges::replace(error.message, '_', ' ');
     failed("s3://" + bucket_ + "/" + wanted.key, error);
   }
-  void failed(const std::string& subject, const ClientError& error) { note(report(subject, error)); }
+  void failed(const std::string& subject, const ClientError& error) {
+    note(report(subject, error));
+    next_likewise_ = next_likewise_ || next_fails_likewise(error);
+  }
   void note(int code) {
     if (code != exit_ok) worst_ = code;
   }
@@ -135,6 +138,7 @@ class Fetch {
   const std::string bucket_;
   const fs::path folder_;
   int worst_ = exit_ok;
+  bool next_likewise_ = false;
 };
 
 }  // namespace

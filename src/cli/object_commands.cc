@@ -23,7 +23,10 @@ std::pair<CLI::App*, std::shared_ptr<Arguments>> add(CLI::App& app, int& exit_co
 constexpr const char* tree_help =
     "Copies files that are missing at TO, have another size there, or are older, many at once: to a bucket, from a "
     "bucket, or between buckets through this machine. Each file appears whole or not at all; run it again to continue "
-    "after an interruption. Fetched files get their object's time.";
+    "after an interruption. Fetched files get their object's time. Links in a folder FROM are followed, also those to "
+    "folders; what is behind links to folders in TO is left alone. In one bucket FROM and TO must not lie in each "
+    "other. Between buckets an object keeps its content type, Cache-Control, Content-Disposition, Content-Encoding, "
+    "Content-Language, Expires and metadata; tags, rights, locks and the end of its life stay behind.";
 
 void add_tree_options(CLI::App& command, TreeArguments& arguments) {
   command.add_flag("-n,--dry-run", arguments.dry_run, "print what would be done, and do nothing");
@@ -37,7 +40,7 @@ void add_object_commands(CLI::App& app, int& exit_code) {
   put->add_option("FILE", put_to->from, "a file, a folder with --recursive, or - for standard input")->required();
   put->add_option("S3", put_to->to, "s3://BUCKET/KEY; a KEY that is empty or ends with / gets the file's name")
       ->required();
-  put->add_flag("-r,--recursive", put_to->recursive, "all files of a folder, KEY being their prefix");
+  put->add_flag("-r,--recursive", put_to->recursive, "all files of a folder, also through links; KEY is their prefix");
   put->add_option("--content-type", put_to->content_type, "stored with the object");
   put->add_option("--meta", put_to->metadata, "user metadata; may be given several times")
       ->type_name("NAME=VALUE")

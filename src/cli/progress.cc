@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "base/bytes.h"
+#include "cli/watch_terminal.h"
 
 namespace verbena::cli {
 namespace {
@@ -31,19 +32,14 @@ std::string progress_line(const std::string& name, uint64_t done, std::optional<
   }
   numbers += fmt::format("  {}/s", format_size(rate));
   // The name is shortened first, at its beginning: file names differ at the end.
-  std::string shown = name;
   const size_t room = columns > numbers.size() + 2 ? columns - numbers.size() - 2 : 0;
-  if (shown.size() > room) shown = room > 3 ? "..." + shown.substr(shown.size() - (room - 3)) : "";
-  std::string line = shown.empty() ? numbers : shown + "  " + numbers;
-  if (line.size() > columns) line.resize(columns);
-  return line;
+  if (room > 3 && !name.empty()) return shown(name, room) + "  " + numbers;
+  if (numbers.size() > columns) numbers.resize(columns);
+  return numbers;
 }
 
 Progress::Progress(std::string name, std::optional<uint64_t> total, bool wanted)
     : name_(std::move(name)), total_(total), on_(wanted && ::isatty(STDERR_FILENO) == 1) {
-  for (char& c : name_) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
   winsize size{};
   if (on_ && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 10) columns_ = size.ws_col - 1;
   began_ = std::chrono::steady_clock::now();

@@ -9,7 +9,7 @@
 namespace verbena::cli {
 
 // One line of at most `columns` characters: "name  [####    ]  45%  12 MiB / 27 MiB  98 MiB/s". Without a total there
-// is no bar.
+// is no bar. The name may be a stranger's.
 std::string progress_line(const std::string& name, uint64_t done, std::optional<uint64_t> total, double seconds,
                           unsigned columns);
 

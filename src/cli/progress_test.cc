@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/bytes.h"
+#include "cli/watch_terminal.h"
 
 namespace verbena::cli {
 namespace {
@@ -20,6 +21,16 @@ TEST(Progress, FitsTheTerminal) {
   for (unsigned columns : {1u, 10u, 40u, 79u, 200u}) {
     EXPECT_LE(progress_line(std::string(300, 'n'), 1, 2, 0.001, columns).size(), columns);
     EXPECT_LE(progress_line(std::string(300, 'n'), 1, std::nullopt, 0, columns).size(), columns);
+  }
+}
+
+TEST(Progress, NamesAreShownAsText) {
+  const std::string line = progress_line("a\x1b[2J\xc2\x9b\xe2\x80\xae", 1, 2, 1, 200);
+  EXPECT_TRUE(line.starts_with("a\\x1b[2J\\u{9b}\\u{202e}  [")) << line;
+  // Cut between characters and escapes, at any width.
+  for (unsigned columns = 1; columns < 90; ++columns) {
+    const std::string cut = progress_line("\xe6\xbc\xa2\x1b\xe6\xbc\xa2\x1b\xe6\xbc\xa2", 1, 2, 1, columns);
+    for (const char* part : {"\\xe6", "\\xbc", "\\xa2"}) EXPECT_EQ(shown(cut).find(part), std::string::npos) << cut;
   }
 }
 

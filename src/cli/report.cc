@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "base/bytes.h"
-#include "base/log.h"
+#include "cli/watch_terminal.h"
 
 namespace verbena::cli {
 
@@ -60,16 +62,26 @@ std::string hint_for(const ClientError& error) {
   }
 }
 
+bool next_fails_likewise(const ClientError& error) {
+  if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unknown_access_key) return true;
+  constexpr std::string_view of_all_requests[] = {"SignatureDoesNotMatch", "RequestTimeTooSkewed", "ExpiredToken",
+                                                  "InvalidToken"};
+  return error.code == ErrorCode::access_denied &&
+         std::ranges::find(of_all_requests, error.s3_code) != std::end(of_all_requests);
+}
+
 ExitCode report(std::string_view subject, const ClientError& error) {
-  fmt::print(stderr, "verbena: {}: {}\n", log::printable(subject, 1200), log::printable(error.message, 1000));
+  fmt::print(stderr, "verbena: {}: {}\n", shown(subject, 1200), shown(std::string_view(error.message).substr(0, 1000)));
   if (const std::string hint = hint_for(error); !hint.empty()) fmt::print(stderr, "  {}\n", hint);
   return exit_code_for(error.code);
 }
 
 ExitCode report(std::string_view subject, std::string_view problem, ExitCode code) {
-  fmt::print(stderr, "verbena: {}: {}\n", log::printable(subject, 1200), problem);
+  fmt::print(stderr, "verbena: {}: {}\n", shown(subject, 1200), problem);
   return code;
 }
+
+namespace {
 
 std::string describe(const Transfer& transfer) {
   std::string out = fmt::format("{} by {}", format_size(transfer.bytes), to_string(transfer.door));
@@ -77,6 +89,12 @@ std::string describe(const Transfer& transfer) {
   if (transfer.attempts > 1) out += fmt::format(", {} attempts", transfer.attempts);
   if (!transfer.fell_back_reason.empty()) out += fmt::format("; not faster because {}", transfer.fell_back_reason);
   return out;
+}
+
+}  // namespace
+
+void tell_transfer(std::string_view subject, const Transfer& transfer) {
+  fmt::print(stderr, "{}: {}\n", shown(subject), shown(describe(transfer)));
 }
 
 }  // namespace verbena::cli

@@ -10,17 +10,26 @@
 #include "cli/s3_address.h"
 #include "cli/transfer_file.h"
 #include "cli/tree_copy.h"
+#include "cli/watch_terminal.h"
 
 namespace verbena::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
+// Of prefixes.
+bool overlap(const S3Address& one, const S3Address& other) {
+  return one.bucket == other.bucket && (one.key.starts_with(other.key) || other.key.starts_with(one.key));
+}
+
 int copy_or_sync(const TreeArguments& arguments, bool always) {
   auto from = parse_tree_place(arguments.from), to = parse_tree_place(arguments.to);
   if (!from) return report(arguments.from, from.error(), exit_usage);
   if (!to) return report(arguments.to, to.error(), exit_usage);
   if (!from->s3 && !to->s3) return report(arguments.to, "one of both is s3://BUCKET/PREFIX", exit_usage);
+  if (from->s3 && to->s3 && overlap(*from->s3, *to->s3)) {
+    return report(arguments.to, "lies in FROM, or FROM in it: copies would be copied again", exit_usage);
+  }
   int exit_code = exit_ok;
   auto client = arguments.client.connect(exit_code);
   if (!client) return exit_code;
@@ -51,7 +60,7 @@ int copy_between(const TreeArguments& arguments) {
   if (!client) return exit_code;
   auto copied = copy_object(*client, *from, *to);
   if (!copied) return report(from->text(), copied.error());
-  if (arguments.client.verbose) fmt::print(stderr, "{}: {}\n", to->text(), describe(copied->transfer));
+  if (arguments.client.verbose) tell_transfer(to->text(), copied->transfer);
   return exit_ok;
 }
 
@@ -87,7 +96,7 @@ int run_cat(const BucketArguments& arguments) {
     if (!got) {
       worst = report(address.text(), got.error());
     } else if (arguments.client.verbose) {
-      fmt::print(stderr, "{}: {}\n", address.text(), describe(got->transfer));
+      tell_transfer(address.text(), got->transfer);
     }
   }
   return worst;
@@ -124,7 +133,7 @@ std::expected<Sum, ClientError> sum_up(const Client& client, const LookArguments
 void show_sum(const Sum& sum, const LookArguments& arguments, const S3Address& place) {
   if (!arguments.json) {
     fmt::print("{:>14}  {:>10}  {}\n", arguments.human ? format_size(sum.bytes) : fmt::format("{}", sum.bytes),
-               sum.objects, place.text());
+               sum.objects, for_output(place.text()));
     return;
   }
   nlohmann::ordered_json json{{"place", place.text()}, {"objects", sum.objects}, {"bytes", sum.bytes}};

@@ -81,6 +81,7 @@ class TreeCopy {
         to_(to),
         options_(options),
         tasks_(options.jobs * 4),
+        removes_(options.remove),
         bar_(to.text(""), std::nullopt, options.progress && !options.verbose && !options.dry_run) {}
 
   TreeDone run() {
@@ -101,28 +102,38 @@ class TreeCopy {
  private:
   using Found = std::optional<TreeEntry>;
 
-  Outcome<std::unique_ptr<TreeWalk>> walk(const TreePlace& place, bool may_be_missing) {
-    if (!place.s3) return walk_folder(place.folder, may_be_missing);
+  Outcome<std::unique_ptr<TreeWalk>> walk(const TreePlace& place, FolderWalkOptions options) {
+    if (!place.s3) return walk_folder(place.folder, options);
     return walk_prefix(client_, *place.s3);
   }
 
+  // The source's next file. What cannot be read is reported and passed over, and nothing is removed from then on.
+  Outcome<Found> next_of(TreeWalk& source) {
+    for (;;) {
+      auto found = source.next();
+      if (found || !source.passable()) return found;
+      failed(from_.text(""), found.error());
+      removes_ = false;
+    }
+  }
+
   Outcome<> compare() {
-    OUT_ASSIGN(const auto source, walk(from_, false));
-    OUT_ASSIGN(const auto target, walk(to_, true));
-    OUT_ASSIGN(Found here, source->next());
+    OUT_ASSIGN(const auto source, walk(from_, {}));
+    OUT_ASSIGN(const auto target, walk(to_, {.may_be_missing = true, .follow_links = false}));
+    OUT_ASSIGN(Found here, next_of(*source));
     OUT_ASSIGN(Found there, target->next());
     if (!here && !source->exists()) OUT_TRY(may_be_empty(there.has_value()));
     while (here || there) {
       const int order = !here ? 1 : !there ? -1 : here->relative.compare(there->relative);
       if (order > 0) {
-        if (options_.remove && !give({true, *there})) return {};
+        if (removes_ && !give({true, *there})) return {};
       } else if (order < 0 || differs(*here, *there)) {
         if (!give({false, *here})) return {};
       } else {
         ++same_;
       }
       if (order <= 0) {
-        OUT_ASSIGN(here, source->next());
+        OUT_ASSIGN(here, next_of(*source));
       }
       if (order >= 0) {
         OUT_ASSIGN(there, target->next());
@@ -219,7 +230,7 @@ class TreeCopy {
   void failed(const std::string& subject, const ClientError& error) {
     std::lock_guard lock(mutex_);
     done_.exit_code = report(subject, error);
-    if (done_.exit_code == exit_connection || done_.exit_code == exit_access_denied) tasks_.give_up();
+    if (next_fails_likewise(error)) tasks_.give_up();
   }
 
   const Client& client_;
@@ -227,6 +238,7 @@ class TreeCopy {
   const TreePlace& to_;
   const TreeOptions& options_;
   Tasks tasks_;
+  bool removes_;
   uint64_t same_ = 0;
   std::mutex mutex_;  // guards all below, and the output
   Progress bar_;

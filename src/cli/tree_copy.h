@@ -40,7 +40,8 @@ struct TreeDone {
 // the next one would fail likewise. Nothing is removed below a place that could not be listed completely.
 TreeDone copy_tree(const Client& client, const TreePlace& from, const TreePlace& to, const TreeOptions& options);
 
-// Copies an object to another key through this machine: bytes, content type and metadata.
+// Copies an object to another key through this machine: bytes, content type, the headers stored with it and metadata.
+// As S3's own copy does, it leaves tags, rights, locks and the object's end behind.
 Outcome<PutReply> copy_object(const Client& client, const S3Address& from, const S3Address& to);
 
 }  // namespace verbena::cli

@@ -16,22 +16,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Not to be passed over: `sync --delete` would take it for a file that was removed.
+std::unexpected<ClientError> unreadable(const fs::path& path, const char* why) {
+  return fault(ErrorCode::local_error, path.string() + ": " + why);
+}
+
 class FolderWalk : public TreeWalk {
  public:
+  explicit FolderWalk(bool follow_links) : follow_links_(follow_links) {}
+
   Outcome<> enter(const fs::path& folder, std::string prefix) {
-    Level level{folder, std::move(prefix), {}, 0};
+    struct stat status{};
+    if (::stat(folder.c_str(), &status) != 0) return unreadable(folder, std::strerror(errno));
+    Level level{folder, std::move(prefix), {}, 0, status.st_dev, status.st_ino};
+    const auto is_it = [&](const Level& above) { return above.device == level.device && above.inode == level.inode; };
+    if (std::ranges::any_of(levels_, is_it)) return unreadable(folder, "is a link to a folder that it lies in");
     std::error_code ec;
     for (fs::directory_iterator at(folder, ec); !ec && at != fs::directory_iterator(); at.increment(ec)) {
       std::error_code unknown;
       std::string name = at->path().filename().string();
       const auto type = at->symlink_status(unknown).type();
       if (type == fs::file_type::not_found) continue;  // removed meanwhile
-      if (type == fs::file_type::none)
-        return fault(ErrorCode::local_error, at->path().string() + ": " + unknown.message());
-      if (type == fs::file_type::directory) name += '/';
+      if (type == fs::file_type::none) return unreadable(at->path(), unknown.message().c_str());
+      const bool followed = follow_links_ && type == fs::file_type::symlink;
+      // What cannot be known of a link's target next() finds out again, and reports.
+      if (type == fs::file_type::directory || (followed && at->is_directory(unknown))) name += '/';
       level.names.push_back(std::move(name));
     }
-    if (ec) return fault(ErrorCode::local_error, folder.string() + ": " + ec.message());
+    if (ec) return unreadable(folder, ec.message().c_str());
     // In the order of keys: a folder's files have its name and a '/' before theirs.
     std::ranges::sort(level.names);
     levels_.push_back(std::move(level));
@@ -55,8 +67,7 @@ class FolderWalk : public TreeWalk {
       struct stat status{};
       if (::stat(path.c_str(), &status) != 0) {
         if (errno == ENOENT) continue;  // removed meanwhile, or a link to nothing
-        // Not to be passed over: `sync --delete` would take it for a file that was removed.
-        return fault(ErrorCode::local_error, path.string() + ": " + std::strerror(errno));
+        return unreadable(path, std::strerror(errno));
       }
       if (!S_ISREG(status.st_mode)) continue;
       return TreeEntry{level.prefix + name, static_cast<uint64_t>(status.st_size),
@@ -65,6 +76,7 @@ class FolderWalk : public TreeWalk {
     return std::nullopt;
   }
 
+  bool passable() const override { return true; }
   bool exists() const override { return true; }
 
  private:
@@ -73,7 +85,10 @@ class FolderWalk : public TreeWalk {
     std::string prefix;
     std::vector<std::string> names;
     size_t at;
+    dev_t device;
+    ino_t inode;
   };
+  const bool follow_links_;
   std::vector<Level> levels_;
 };
 
@@ -106,6 +121,7 @@ class PrefixWalk : public TreeWalk {
     }
   }
 
+  bool passable() const override { return false; }  // the listing would fail again
   bool exists() const override { return seen_ || below_.key.empty(); }
 
  private:
@@ -120,12 +136,12 @@ class PrefixWalk : public TreeWalk {
 
 }  // namespace
 
-Outcome<std::unique_ptr<TreeWalk>> walk_folder(const fs::path& folder, bool may_be_missing) {
-  auto walk = std::make_unique<FolderWalk>();
+Outcome<std::unique_ptr<TreeWalk>> walk_folder(const fs::path& folder, FolderWalkOptions options) {
+  auto walk = std::make_unique<FolderWalk>(options.follow_links);
   std::error_code ec;
   const auto type = fs::status(folder, ec).type();
   if (type == fs::file_type::not_found) {
-    if (!may_be_missing) return fault(ErrorCode::no_such_key, folder.string() + ": no such folder");
+    if (!options.may_be_missing) return fault(ErrorCode::no_such_key, folder.string() + ": no such folder");
     return walk;
   }
   if (type != fs::file_type::directory) {

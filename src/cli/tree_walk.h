@@ -23,15 +23,21 @@ struct TreeEntry {
 class TreeWalk {
  public:
   virtual ~TreeWalk() = default;
-  // nullopt at the end. After an error of a file or folder below the first, the next call goes on behind that.
+  // nullopt at the end. If errors are `passable()`, the next call goes on behind the file or folder that had one.
   virtual Outcome<std::optional<TreeEntry>> next() = 0;
+  virtual bool passable() const = 0;
   // At the end: whether the place exists, empty or not. A prefix without keys may be a typing error.
   virtual bool exists() const = 0;
 };
 
-// Regular files, also through links; links to folders are not followed. A missing folder is no_such_key, unless
-// `may_be_missing`.
-Outcome<std::unique_ptr<TreeWalk>> walk_folder(const std::filesystem::path& folder, bool may_be_missing);
+struct FolderWalkOptions {
+  bool may_be_missing = false;  // else a missing folder is no_such_key
+  // Links to folders: followed, and one to a folder that it lies in is an error; or passed over, since what is behind
+  // them does not belong to this folder.
+  bool follow_links = true;
+};
+// Regular files, also through links.
+Outcome<std::unique_ptr<TreeWalk>> walk_folder(const std::filesystem::path& folder, FolderWalkOptions options);
 
 // Objects whose key begins with `below.key`, which is empty or ends with '/'. Folder markers are left out.
 std::unique_ptr<TreeWalk> walk_prefix(const Client& client, const S3Address& below);

@@ -54,7 +54,7 @@ bool steers(uint32_t code) {
 }  // namespace
 
 std::string shown(std::string_view text, size_t most) {
-  std::vector<std::string> pieces;
+  std::vector<std::string> pieces;  // each is an escape, or one character
   while (!text.empty()) {
     const Character c = first_of(text);
     if (!c.sound || (c.code < 0x80 && steers(c.code))) {
@@ -68,10 +68,13 @@ std::string shown(std::string_view text, size_t most) {
     }
     text.remove_prefix(c.bytes);
   }
-  size_t begin = 0;
+  const auto width = [](const std::string& piece) { return piece.front() == '\\' ? piece.size() : 1; };
+  size_t all = 0, begin = 0;
+  for (const std::string& piece : pieces) all += width(piece);
   std::string out;
-  if (most != 0 && pieces.size() > most) {
-    begin = pieces.size() - (most > 3 ? most - 3 : 0);
+  if (most != 0 && all > most) {
+    const size_t room = most > 3 ? most - 3 : 0;
+    for (; all > room; ++begin) all -= width(pieces[begin]);
     out = "...";
   }
   for (size_t i = begin; i < pieces.size(); ++i) out += pieces[i];

@@ -588,7 +588,7 @@ class CommandLine(CommandLineCase):
 
     def test_bench_measures_batches_and_replays_a_trace(self):
         trace = self.home / "trace"
-        trace.write_text("# made by hand\nput a 100000 b 200000 c 300\nget a 100000 b 200000\ndel b 200000\nget a 100000 c 300\n")
+        trace.write_text("# made by hand\nput d 3 e 5 f 1\nget d 3 e 5 f 1\nput a 100000 b 200000 c 300\nget a 100000 b 200000\ndel b 200000\nget a 100000 c 300\n")
         ops = ["get", "head", "get_many", "head_many", "put_many", "get_beside_many", "watch", "trace", "trace_many"]
         done = self.run_program("bench", "--json", "--count", "3", "--sizes", "4KiB", "--doors", "native", "--ops",
                                 ",".join(ops), "--batch", "50", "--trace", str(trace), native=False)

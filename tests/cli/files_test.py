@@ -1,15 +1,19 @@
 #!/usr/bin/python3
 """Files that are no plain ones, change, or cannot be read: nothing is lost without a word."""
+import contextlib
+import datetime
 import json
 import os
 import pathlib
 import shutil
 import stat
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from command_line_case import FAILURE, NOT_FOUND, USAGE, CommandLineCase  # noqa: E402
+from command_line_case import DENIED, FAILURE, NOT_FOUND, USAGE, CommandLineCase  # noqa: E402
+from verbena_server import boto3_client, program  # noqa: E402
 
 # Of root's rights, those to enter every folder are taken.
 NOT_EVERYWHERE = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os.getuid() == 0 else ()
@@ -46,6 +50,114 @@ class Files(CommandLineCase):
             (source / "b").chmod(0o755)
         self.assertIn(f"{source}/b: Permission denied", done.stderr.decode())
         self.assertEqual(self.keys(bucket), ["a", "c/y", "d"])
+
+    # Links to folders were passed over, and `sync --delete` removed the objects of what they lead to.
+    def test_links_to_folders_are_followed(self):
+        bucket = self.bucket("linked")
+        source, other = self.tree("linked", "a", "data/x", "data/y/deep", "data0"), self.home / "linked-elsewhere"
+        all_keys = ["a", "data/x", "data/y/deep", "data0"]
+        self.run_program("sync", str(source), bucket)
+        (source / "data").rename(other)
+        (source / "data").symlink_to(other)
+        self.run_program("sync", "--delete", str(source), bucket)
+        self.assertEqual(self.keys(bucket), all_keys)
+        for command in ("put", "cp"):
+            self.run_program(command, "-r", str(source), f"{bucket}/{command}")
+            self.assertEqual(self.keys(f"{bucket}/{command}/"), [f"{command}/{key}" for key in all_keys])
+
+    def test_a_link_to_a_folder_that_it_lies_in_is_told_and_removes_nothing(self):
+        bucket = self.bucket("looped")
+        source = self.tree("looped", "a", "b/c", "z")
+        for key in ("b/loop/kept", "y-kept"):
+            self.run_program("put", "-", f"{bucket}/{key}", input=b"x")
+        (source / "b" / "loop").symlink_to(source)
+        done = self.run_program("sync", "--delete", str(source), bucket, expect=FAILURE)
+        self.assertIn(f"{source}/b/loop: is a link to a folder that it lies in", done.stderr.decode())
+        self.assertEqual(self.keys(bucket), ["a", "b/c", "b/loop/kept", "y-kept", "z"])
+        self.run_program("put", "-r", str(source), f"{bucket}/put", expect=FAILURE)
+        self.assertEqual(self.keys(f"{bucket}/put/"), ["put/a", "put/b/c", "put/z"])
+
+    def test_what_is_behind_a_link_in_the_target_does_not_belong_to_it(self):
+        bucket = self.bucket("link-target")
+        target, other = self.tree("link-target", "gone"), self.tree("link-target-elsewhere", "own")
+        (target / "link").symlink_to(other)
+        self.run_program("put", "-", f"{bucket}/k", input=b"x")
+        self.run_program("sync", "--delete", bucket, str(target))
+        self.assertEqual(sorted(os.listdir(target)), ["k", "link"])
+        self.assertEqual(os.listdir(other), ["own"])
+
+    # Copies were found by the listing, and copied again.
+    def test_a_prefix_is_not_copied_into_itself(self):
+        bucket = self.bucket("itself")
+        self.run_program("put", "-", f"{bucket}/p/k", input=b"x")
+        for places in ((bucket, f"{bucket}/copy"), (f"{bucket}/p", f"{bucket}/p/q/"), (f"{bucket}/p", bucket), (bucket, bucket)):
+            for command in (["cp", "-r"], ["sync", "--delete"]):
+                self.assertIn(b"would be copied again", self.run_program(*command, *places, expect=USAGE).stderr)
+        self.assertEqual(self.keys(bucket), ["p/k"])
+        self.run_program("cp", "-r", f"{bucket}/p", f"{bucket}/p2")
+        self.assertEqual(self.keys(bucket), ["p/k", "p2/k"])
+
+    def test_an_object_that_is_denied_ends_no_run(self):
+        def keys_of(name):
+            made = json.loads(self.run_program("user", "add", name, "--json", native=False).stdout)
+            return dict(self.env, AWS_ACCESS_KEY_ID=made["access_key"], AWS_SECRET_ACCESS_KEY=made["secret_key"])
+        owner, limited = keys_of("denying"), keys_of("denying/limited")
+        document = {"Version": "2012-10-17", "Statement": [
+            {"Effect": "Allow", "Resource": "*", "Action": "s3:*"},
+            {"Effect": "Deny", "Resource": "arn:aws:s3:::denied/*b", "Action": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]}]}
+        self.run_program("user", "policy", "put", "denying/limited", "it", "-", input=json.dumps(document).encode(), native=False)
+        names = [f"{i}{kind}" for i in range(20) for kind in "abc"]
+        passed = sorted(name for name in names if "b" not in name)
+        source = self.tree("denied", *names)
+        self.run_program("mb", "s3://denied", env=owner)
+        self.run_program("put", "-r", str(source), "s3://denied/in", env=limited, expect=DENIED)
+        list_all = lambda: [json.loads(line)["key"] for line in  # noqa: E731
+                            self.run_program("ls", "-r", "--json", "s3://denied", env=owner).stdout.splitlines()]
+        self.assertEqual(list_all(), [f"in/{name}" for name in passed])
+        self.run_program("put", "-r", str(source), "s3://denied/in", env=owner)
+        for command in ("get", "cp", "sync"):
+            folder = self.home / f"denied-{command}"
+            recursive = [] if command == "sync" else ["-r"]
+            self.run_program(command, *recursive, "s3://denied/in/", str(folder), env=limited, expect=DENIED)
+            self.assertEqual(sorted(os.listdir(folder)), passed, command)
+        self.run_program("rm", "-r", "s3://denied/in/", env=limited, expect=DENIED)
+        self.assertEqual(list_all(), sorted(f"in/{name}" for name in names if "b" in name))
+
+    def test_copies_have_the_headers_that_are_stored_with_an_object(self):
+        bucket = self.bucket("headers")
+        s3 = boto3_client(self.server.http)
+        expires = datetime.datetime(2030, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+        headers = {"CacheControl": "max-age=60", "ContentDisposition": "attachment", "ContentEncoding": "gzip", "ContentLanguage": "de",
+                   "ContentType": "text/x", "Metadata": {"colour": "green"}, "Expires": expires}
+        s3.put_object(Bucket="headers", Key="in/k", Body=b"x", **headers)
+        for via in ("auto", "http"):
+            self.run_program("cp", f"{bucket}/in/k", f"{bucket}/{via}/one", "--via", via)
+            self.run_program("sync", f"{bucket}/in/", f"{bucket}/{via}/", "--via", via)
+            for key in ("one", "k"):
+                head = s3.head_object(Bucket="headers", Key=f"{via}/{key}")
+                self.assertEqual({name: head[name] for name in headers}, headers, (via, key))
+
+    def test_names_cannot_steer_the_terminal_of_errors(self):
+        bucket, name = self.bucket("steering-errors"), "x\x1b]0;owned\x07\u009b2J\u202e"
+        source = self.tree("steering-errors", name)
+        place, copy = f"{bucket}/{name}", self.home / "steering-copy"
+        for command in (["put", "--verbose", str(source / name), place], ["get", "--verbose", place, str(copy)], ["cat", "--verbose", place],
+                        ["cp", "--verbose", place, f"{place}2"], ["get", f"{place}-not-there", str(copy)],
+                        ["rm", "--recursive", "--verbose", place]):
+            seen, end = os.openpty()
+            try:
+                subprocess.run([program(), *command, "--native", self.server.native], env=self.env, stdout=subprocess.DEVNULL,
+                               stderr=end, timeout=60)
+            finally:
+                os.close(end)
+            text = b""
+            with contextlib.suppress(OSError):  # EIO: the other end is closed
+                while more := os.read(seen, 65536):
+                    text += more
+            os.close(seen)
+            for steering in (b"\x1b]", "\u009b".encode(), "\u202e".encode()):
+                self.assertNotIn(steering, text, command)
+            self.assertIn(b"\\x1b]0;owned\\x07\\u{9b}2J\\u{202e}", text, command)
 
     def test_what_is_no_file_is_written_to_and_stays(self):
         bucket = self.bucket("no-file")

@@ -1,5 +1,7 @@
 #!/usr/bin/python3
 """fsspec's file system: the calls of pandas, dask, zarr and pyarrow, against a server."""
+import gc
+import io
 import os
 import pathlib
 import re
@@ -122,6 +124,60 @@ class Files(PythonCase):
         self.assertFalse(self.fs.exists("bucket/partial"))
         with self.assertRaises(NotImplementedError):
             self.fs.open("bucket/partial", "ab")
+
+    def test_a_write_that_failed_leaves_nothing_whoever_closes_the_file(self):
+        def fails_in(opened):
+            with opened as file:
+                file.write("half")
+                file.flush()
+                raise RuntimeError
+        fsspec.register_implementation("verbena", VerbenaFileSystem, clobber=True)
+        options = {"endpoint": self.server.http, "native_endpoint": self.server.native, **self.keys}
+        for opened in (io.TextIOWrapper(self.fs.open("bucket/partial", "wb")), fsspec.open("verbena://bucket/partial", "w", **options)):
+            with self.assertWarnsRegex(RuntimeWarning, "not stored"), self.assertRaises(RuntimeError):
+                fails_in(opened)
+            self.assertFalse(self.fs.exists("bucket/partial"))
+        with self.assertWarnsRegex(RuntimeWarning, "nobody closed it"):
+            self.fs.open("bucket/partial", "wb").write(b"half")
+            gc.collect()
+        self.assertFalse(self.fs.exists("bucket/partial"))
+        # What handles a failure may write, and says so where that is not plain.
+        file = self.fs.open("bucket/outside", "wb")
+        file.write(b"all")
+        try:
+            raise RuntimeError
+        except RuntimeError:
+            with self.fs.open("bucket/inside", "wb") as other:
+                other.write(b"all")
+            file.commit()
+        self.assertEqual([self.fs.cat(f"bucket/{name}") for name in ("inside", "outside")], [b"all"] * 2)
+
+    # Their paths are those of other objects, which were read and removed in their place.
+    def test_keys_with_a_slash_at_their_end_are_no_files(self):
+        self.fs.pipe({"bucket/marked/d": b"d", "bucket/marked/e/f": b"f"})
+        for key in ("marked/", "marked/d/", "marked/e/"):
+            self.client.put("bucket", key, b"marker")
+        self.assertEqual(self.fs.find("bucket/marked"), ["bucket/marked/d", "bucket/marked/e/f"])
+        self.assertEqual([self.fs.cat(path) for path in self.fs.find("bucket/marked")], [b"d", b"f"])
+        self.fs.pipe_file("bucket/marked-too", b"stays")
+        self.fs.rm("bucket/marked/e", recursive=True)
+        keys = lambda: [item.key for item in self.client.list("bucket", "marked")]  # noqa: E731
+        self.assertEqual(keys(), ["marked-too", "marked/", "marked/d", "marked/d/"])
+        self.fs.rm("bucket/marked", recursive=True)
+        self.assertEqual(keys(), ["marked-too"])
+        with self.assertRaises(FileNotFoundError):
+            self.fs.rm("bucket/marked", recursive=True)
+
+    def test_a_copy_has_the_headers_that_are_stored_with_an_object(self):
+        headers = {"cache-control": "max-age=60", "content-disposition": "attachment", "content-encoding": "gzip",
+                   "content-language": "de", "expires": "Wed, 21 Oct 2026 07:28:00 GMT"}
+        self.client.put("bucket", "described", b"x", content_type="text/x", metadata={"colour": "green"}, headers=headers)
+        self.fs.copy("bucket/described", "bucket/described-too")
+        got = self.client.head("bucket", "described-too")
+        self.assertEqual({name: value for name, value in got.headers.items() if name in headers}, headers)
+        self.assertEqual((got.content_type, got.metadata), ("text/x", {"colour": "green"}))
+        with self.assertRaises(errors.InvalidArgument):
+            self.client.put("bucket", "described", b"x", headers={"authorization": "x"})
 
     def test_a_file_is_of_the_version_that_was_opened(self):
         self.fs.pipe_file("bucket/changed", b"1" * 100)

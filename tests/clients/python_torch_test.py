@@ -74,6 +74,14 @@ class Torch(PythonCase):
         self.client.put("bucket", "not-one", b"something else entirely")
         with self.assertRaises(ValueError):
             verbena.torch.load(self.client, "bucket", "not-one")
+        # Made by somebody else: torch cannot read a tensor there.
+        head = b'{"tree": {"$tensor": 0}, "tensors": [["float32", [2], 2, 8]]}'
+        made = b"".join((verbena.torch._MAGIC, len(head).to_bytes(8, "little"), head)).ljust(4096, b"\0") + bytes(64)
+        self.client.put("bucket", "crafted", made)
+        with self.assertRaisesRegex(ValueError, "no multiple"):
+            verbena.torch.load(self.client, "bucket", "crafted")
+        self.client.put("bucket", "crafted", made.replace(b"2, 8]]", b"0, 8]]"))
+        self.assertTrue(torch.equal(verbena.torch.load(self.client, "bucket", "crafted"), torch.zeros(2)))
         verbena.torch.save_pickled({"a": torch.ones(3)}, self.client, "bucket", "pickled")
         self.assertTrue(torch.equal(verbena.torch.load_pickled(self.client, "bucket", "pickled")["a"], torch.ones(3)))
 

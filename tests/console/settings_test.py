@@ -23,6 +23,16 @@ class Settings(InBrowser):
         browser.run(f"{button}.click()")
         browser.wait("document.getElementById('announcer').textContent === 'Saved'", f"{what} saved")
 
+    def test_an_address_that_names_an_object_shows_no_settings_of_it(self):
+        browser = self.browser
+        self.bucket("photos")
+        self.s3.put_object(Bucket="photos", Key="precious.db", Body=b"precious")
+        for place in ("settings", "objects"):
+            self.go(f"#/buckets/photos%2Fprecious.db/{place}")
+            browser.sees("is no name of a bucket")
+            browser.wait("!document.body.innerText.includes('Writes are acknowledged')")
+        self.assertEqual(self.s3.get_object(Bucket="photos", Key="precious.db")["Body"].read(), b"precious")
+
     def test_notifications_and_the_retention_of_new_versions_are_edited(self):
         browser = self.browser
         self.bucket("kept", ObjectLockEnabledForBucket=True)

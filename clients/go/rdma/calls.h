@@ -1,6 +1,7 @@
 // C helpers of the Go package: one crossing into C for each operation. Failures are returned with the call, since the
 // library stores them per thread and a goroutine may continue on another one; they are large and rare, so an answer has
-// a pointer to them, which failure() frees. Names are passed as one text with zero bytes between them.
+// a pointer to them, which failure() frees. Names are passed as one text with zero bytes between them, bytes as char*
+// (see start() in client.go).
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,7 @@ static inline int vb_connect(const char* names, int insecure, int cleartext, uin
 }
 
 // names: bucket, key, if-match, if-none-match, version. `buffer` or `into`.
-static inline int vb_get(verbena_client* client, const char* names, verbena_buffer* buffer, void* into, size_t size, int ranged,
+static inline int vb_get(verbena_client* client, const char* names, verbena_buffer* buffer, char* into, size_t size, int ranged,
                          uint64_t offset, uint64_t length, verbena_info** info, verbena_cancellation* cancellation,
                          vb_answer* answer) {
   vb_begin(answer);
@@ -80,7 +81,7 @@ static inline int vb_get(verbena_client* client, const char* names, verbena_buff
 }
 
 // names: bucket, key, upload, checksum.
-static inline int vb_put_part(verbena_client* client, const char* names, unsigned number, const void* from, size_t size,
+static inline int vb_put_part(verbena_client* client, const char* names, unsigned number, const char* from, size_t size,
                               verbena_info** info, verbena_cancellation* cancellation, vb_answer* answer) {
   vb_begin(answer);
   const char *bucket = vb_next(&names), *key = vb_next(&names), *upload = vb_next(&names);
@@ -102,7 +103,7 @@ static inline int vb_put_read(verbena_client* client, const char* bucket, const 
 
 // names: bucket, key, if-match, if-none-match, content type, checksum, then name and value of each piece of metadata.
 // Reads from `reader` unless that is 0, else from `buffer` or `from`.
-static inline int vb_put(verbena_client* client, const char* names, uintptr_t reader, verbena_buffer* buffer, const void* from,
+static inline int vb_put(verbena_client* client, const char* names, uintptr_t reader, verbena_buffer* buffer, const char* from,
                          size_t size, size_t pairs, int md5_etag, uint64_t ttl_s, verbena_info** info, verbena_cancellation* cancellation,
                          vb_answer* answer) {
   vb_begin(answer);
@@ -117,14 +118,15 @@ static inline int vb_put(verbena_client* client, const char* names, uintptr_t re
   options.info = info;
   options.cancellation = cancellation;
   verbena_pair* metadata = pairs == 0 ? NULL : calloc(pairs, sizeof *metadata);
-  for (size_t i = 0; metadata != NULL && i < pairs; ++i) {
+  if (metadata == NULL && pairs != 0) return VERBENA_LOCAL_ERROR;
+  for (size_t i = 0; i < pairs; ++i) {
     metadata[i].name = names;
     vb_next(&names);
     metadata[i].value = names;
     vb_next(&names);
   }
   options.metadata = metadata;
-  options.metadata_count = metadata == NULL ? 0 : pairs;
+  options.metadata_count = pairs;
   const int code =
       reader != 0      ? vb_put_read(client, bucket, key, reader, &options, answer)
       : buffer != NULL ? verbena_put(client, bucket, key, buffer, 0, size, &options, &answer->object, &answer->transfer)
@@ -157,7 +159,7 @@ static inline int vb_delete(verbena_client* client, const char* names, verbena_c
 }
 
 // names: bucket, key, content type.
-static inline int vb_append(verbena_client* client, const char* names, const void* from, size_t size, uint64_t at,
+static inline int vb_append(verbena_client* client, const char* names, const char* from, size_t size, uint64_t at,
                             verbena_cancellation* cancellation, vb_answer* answer) {
   vb_begin(answer);
   const char *bucket = vb_next(&names), *key = vb_next(&names);
@@ -174,7 +176,7 @@ typedef struct {
 } vb_appending;
 
 // names: bucket, key.
-static inline int vb_start_append(verbena_client* client, verbena_queue* queue, const char* names, const void* from, size_t size,
+static inline int vb_start_append(verbena_client* client, verbena_queue* queue, const char* names, const char* from, size_t size,
                                   uint64_t at, uintptr_t handle, verbena_operation** operation, vb_answer* answer) {
   const char *bucket = vb_next(&names), *key = vb_next(&names);
   vb_appending* made = malloc(sizeof *made + size);
@@ -296,9 +298,9 @@ static inline int vb_run_many(verbena_client* client, int kind, uint64_t lease, 
 
 // names, of each item: bucket, key, version, if-match, if-none-match, content type. With `buffer`, or with `memory`, or with neither.
 static inline int vb_many(verbena_client* client, int kind, uint64_t lease, const char* names, const vb_place* places, size_t count,
-                          verbena_buffer* buffer, void* memory, size_t size, verbena_item_result* results, vb_answer* answer) {
+                          verbena_buffer* buffer, char* memory, size_t size, verbena_item_result* results, vb_answer* answer) {
   verbena_item* items = calloc(count, sizeof *items);
-  if (items == NULL) return vb_end(answer, VERBENA_LOCAL_ERROR);
+  if (items == NULL) return VERBENA_LOCAL_ERROR;
   for (size_t i = 0; i < count; ++i) {
     verbena_item* item = &items[i];
     item->struct_size = sizeof *item;
@@ -340,7 +342,7 @@ typedef struct {
 } vb_matched;
 
 // names: bucket, namespace. `sizes` may be NULL.
-static inline int vb_match(verbena_client* client, const char* names, const void* hashes, uint32_t count, size_t width, uint64_t lease_ms,
+static inline int vb_match(verbena_client* client, const char* names, const char* hashes, uint32_t count, size_t width, uint64_t lease_ms,
                            uint64_t join, uint64_t* sizes, vb_matched* matched, vb_answer* answer) {
   verbena_match_request request = {.struct_size = sizeof request, .hashes = hashes, .hashes_size = count * width, .width = width,
                                    .counts = &count, .lists = 1, .lease_ms = lease_ms, .join = join};

@@ -5,7 +5,8 @@
 //	data, err := client.GetObject(ctx, "bucket", "key")
 //
 // A Client may be used by several goroutines at once. Contexts end calls within some 20 ms, even if the server is
-// frozen; nothing is written to the caller's memory after a call has returned.
+// frozen; nothing is written to the caller's memory after a call has returned. PutReader alone also waits for the Read of
+// its reader that has begun.
 package rdma
 
 // #cgo LDFLAGS: -lverbena
@@ -45,7 +46,9 @@ type Config struct {
 
 // Client is a connection to one server.
 type Client struct {
-	mutex        sync.RWMutex // read-locked by calls in progress
+	mutex        sync.RWMutex // of `closed`; not held during a call, whose reader may begin further ones
+	closed       bool
+	calls        sync.WaitGroup // those in progress; none begins once it is closed
 	handle       *C.verbena_client
 	accessKey    string
 	cancellation *C.verbena_cancellation // of calls without a context that can end
@@ -87,15 +90,18 @@ func NewClient(config Config) (*Client, error) {
 	return client, nil
 }
 
-// Close ends the connections. Calls in progress end with Cancelled, later ones with Closed.
+// Close ends the connections. Calls in progress end with Cancelled, later ones with Closed. It waits for them, and so for
+// a Read of a PutReader's reader: which must not call it itself.
 func (c *Client) Close() error {
 	c.once.Do(func() {
 		runtime.SetFinalizer(c, nil)
+		c.mutex.Lock()
+		c.closed = true
+		c.mutex.Unlock()
 		close(c.closing)
 		C.verbena_cancel(c.cancellation)
 		c.appends.cancel()
-		c.mutex.Lock()
-		defer c.mutex.Unlock()
+		c.calls.Wait()
 		C.verbena_queue_free(c.appends.queue)
 		C.verbena_close(c.handle)
 		C.verbena_cancellation_free(c.cancellation)
@@ -117,8 +123,12 @@ func (c *Client) begin(ctx context.Context) (call, error) {
 		return call{}, &Error{Code: Cancelled, Message: err.Error(), cause: err}
 	}
 	c.mutex.RLock()
-	if c.handle == nil {
-		c.mutex.RUnlock()
+	closed := c.closed
+	if !closed {
+		c.calls.Add(1)
+	}
+	c.mutex.RUnlock()
+	if closed {
 		return call{}, errClosed
 	}
 	if ctx.Done() == nil {
@@ -145,21 +155,60 @@ func (k call) end() {
 		<-k.watched
 		C.verbena_cancellation_free(k.cancellation)
 	}
-	k.client.mutex.RUnlock()
+	k.client.calls.Done()
 }
 
-// Runs one call into C: `work` gets the names in C's form. A failure becomes an error; the answer has the results.
-func (c *Client) do(ctx context.Context, names []byte, work func(*C.char, *C.verbena_cancellation, *C.vb_answer) C.int) (*C.vb_answer, error) {
+// Waits until `finished` is closed. An error: the context or the client ended before that.
+func (c *Client) await(ctx context.Context, finished <-chan struct{}) error {
+	select {
+	case <-finished:
+		return nil
+	case <-ctx.Done():
+		return &Error{Code: Cancelled, Message: "cancelled by the caller", cause: ctx.Err()}
+	case <-c.closing:
+		return &Error{Code: Cancelled, Message: "cancelled by the client's Close"}
+	}
+}
+
+// What one call into C does: it gets the names in C's form. The answer has the results.
+type work func(*C.char, *C.verbena_cancellation, *C.vb_answer) C.int
+
+func (k call) run(ctx context.Context, names []byte, work work) (*C.vb_answer, error) {
+	answer := new(C.vb_answer)
+	if err := failure(ctx, work(text(names), k.cancellation, answer), answer); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// Runs one call into C. A failure becomes an error.
+func (c *Client) do(ctx context.Context, names []byte, work work) (*C.vb_answer, error) {
 	call, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer call.end()
-	answer := new(C.vb_answer)
-	if err := failure(ctx, work(text(names), call.cancellation, answer), answer); err != nil {
-		return nil, err
+	return call.run(ctx, names, work)
+}
+
+// As do, for calls that the library cannot cancel: if the context or the client ends before one it goes on alone, and
+// what it returns is dropped. So `work` uses no memory of the caller's, and frees what C gives it.
+func (c *Client) doAside(ctx context.Context, names []byte, work work) error {
+	call, err := c.begin(ctx)
+	if err != nil {
+		return err
 	}
-	return answer, nil
+	finished := make(chan struct{})
+	var failed error
+	go func() {
+		defer close(finished)
+		defer call.end()
+		_, failed = call.run(ctx, names, work)
+	}()
+	if ended := c.await(ctx, finished); ended != nil {
+		return ended
+	}
+	return failed
 }
 
 // Joins texts with a zero byte after each, for C.
@@ -194,9 +243,11 @@ func flag(set bool) C.int {
 	return 0
 }
 
-func start(memory []byte) unsafe.Pointer {
+// A slice's memory for C, as characters: of an untyped pointer cgo would check the whole object that the slice is a part
+// of, and panic if that has pointers.
+func start(memory []byte) *C.char {
 	if len(memory) == 0 {
 		return nil
 	}
-	return unsafe.Pointer(&memory[0])
+	return (*C.char)(unsafe.Pointer(&memory[0]))
 }

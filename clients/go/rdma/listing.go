@@ -105,20 +105,20 @@ func entries(page *C.verbena_page) []Entry {
 
 // Buckets returns the names of all buckets.
 func (c *Client) Buckets(ctx context.Context) ([]string, error) {
-	call, err := c.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer call.end()
-	var answer C.vb_answer
-	var page *C.verbena_page
-	if err := failure(ctx, C.vb_buckets(c.handle, &page, &answer), &answer); err != nil {
-		return nil, err
-	}
-	defer C.verbena_page_free(page)
 	var names []string
-	for _, entry := range entries(page) {
-		names = append(names, entry.Key)
+	err := c.doAside(ctx, []byte{0}, func(_ *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
+		var page *C.verbena_page
+		code := C.vb_buckets(c.handle, &page, answer)
+		if code == C.VERBENA_OK {
+			for _, entry := range entries(page) {
+				names = append(names, entry.Key)
+			}
+			C.verbena_page_free(page)
+		}
+		return code
+	})
+	if err != nil {
+		return nil, err // the call may still be adding names
 	}
 	return names, nil
 }
@@ -142,6 +142,5 @@ func (c *Client) onBucket(ctx context.Context, bucket string, run func(*C.char, 
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, names, func(names *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int { return run(names, answer) })
-	return err
+	return c.doAside(ctx, names, func(names *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int { return run(names, answer) })
 }

@@ -128,10 +128,14 @@ func (c *Client) detached(ctx context.Context, kind batchKind, items []Item, mem
 	if err := checkPlaces(kind, items, len(memory)); err != nil {
 		return nil, err
 	}
+	call, err := c.begin(context.Background())
+	if err != nil {
+		return nil, err
+	}
 	own := &Buffer{}
 	if len(memory) > 0 {
-		var err error
 		if own, err = c.Alloc(len(memory)); err != nil {
+			call.end()
 			return nil, err
 		}
 	}
@@ -141,34 +145,27 @@ func (c *Client) detached(ctx context.Context, kind batchKind, items []Item, mem
 		}
 	}
 	kept := append([]Item(nil), items...)
-	type end struct {
-		outcomes []Outcome
-		err      error
-	}
-	ended := make(chan end, 1)
+	finished := make(chan struct{})
+	var outcomes []Outcome
 	go func() {
-		outcomes, err := c.many(ctx, kind, kept, own.bytes, own.handle)
-		ended <- end{outcomes, err}
+		defer close(finished)
+		defer call.end()
+		outcomes, err = c.many(ctx, kind, kept, own.bytes, own.handle)
 	}()
-	var cause error
-	select {
-	case found := <-ended:
-		for i, one := range found.outcomes {
-			if kind.call == C.vb_get_many && one.Err == nil {
-				copy(memory[kept[i].Offset:kept[i].Offset+kept[i].Size], own.bytes[kept[i].Offset:kept[i].Offset+int(one.Bytes)])
-			}
+	if ended := c.await(ctx, finished); ended != nil {
+		go func() {
+			<-finished
+			own.Free()
+		}()
+		return nil, ended
+	}
+	for i, one := range outcomes {
+		if kind.call == C.vb_get_many && one.Err == nil {
+			copy(memory[kept[i].Offset:kept[i].Offset+kept[i].Size], own.bytes[kept[i].Offset:kept[i].Offset+int(one.Bytes)])
 		}
-		own.Free()
-		return found.outcomes, found.err
-	case <-ctx.Done():
-		cause = ctx.Err()
-	case <-c.closing:
 	}
-	go func() {
-		<-ended
-		own.Free()
-	}()
-	return nil, &Error{Code: Cancelled, Message: "cancelled by the caller", cause: cause}
+	own.Free()
+	return outcomes, err
 }
 
 func (c *Client) many(ctx context.Context, kind batchKind, items []Item, memory []byte, buffer *C.verbena_buffer) ([]Outcome, error) {

@@ -55,7 +55,7 @@ func (c *Client) Match(ctx context.Context, bucket, namespace string, hashes [][
 	}
 	milliseconds := C.uint64_t((options.Lease + time.Millisecond - 1) / time.Millisecond)
 	var found C.vb_matched
-	_, err = c.do(ctx, names, func(names *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
+	err = c.doAside(ctx, names, func(names *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
 		return C.vb_match(c.handle, names, start(packed), C.uint32_t(len(hashes)), C.size_t(width), milliseconds, C.uint64_t(options.Join), into,
 			&found, answer)
 	})
@@ -71,8 +71,7 @@ func (c *Client) Match(ctx context.Context, bucket, namespace string, hashes [][
 
 // EndLease ends a lease before its time. It succeeds for one that has ended.
 func (c *Client) EndLease(ctx context.Context, lease uint64) error {
-	_, err := c.do(ctx, []byte{0}, func(_ *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
+	return c.doAside(ctx, []byte{0}, func(_ *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
 		return C.vb_end_lease(c.handle, C.uint64_t(lease), answer)
 	})
-	return err
 }

@@ -20,12 +20,18 @@ import (
 
 func connect(t testing.TB, via string) *Client {
 	t.Helper()
+	client := connectUnclosed(t, via)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func connectUnclosed(t testing.TB, via string) *Client {
+	t.Helper()
 	client, err := NewClient(Config{Endpoint: os.Getenv("VERBENA_NATIVE"), HTTPEndpoint: os.Getenv("AWS_ENDPOINT_URL"), Via: via,
 		AccessKey: os.Getenv("AWS_ACCESS_KEY_ID"), SecretKey: os.Getenv("AWS_SECRET_ACCESS_KEY"), Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { client.Close() })
 	return client
 }
 
@@ -377,6 +383,13 @@ func TestContextsEndCalls(t *testing.T) {
 	withTimeout(func(ctx context.Context) error { _, err := client.GetInto(ctx, name, "k", into, nil); return err })
 	withTimeout(func(ctx context.Context) error { return client.PutObject(ctx, name, "k2", data) })
 	withTimeout(func(ctx context.Context) error { _, err := client.HeadObject(ctx, name, "k"); return err })
+	withTimeout(func(ctx context.Context) error {
+		_, err := client.Match(ctx, name, "", [][]byte{make([]byte, 16)}, &MatchOptions{Sizes: true})
+		return err
+	})
+	withTimeout(func(ctx context.Context) error { return client.EndLease(ctx, 1) })
+	withTimeout(func(ctx context.Context) error { _, err := client.Buckets(ctx); return err })
+	withTimeout(func(ctx context.Context) error { _, err := client.Bound(ctx, name); return err })
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Error("the contexts did not end the calls, the timeout did", took)
 	}

@@ -37,7 +37,7 @@ func (s *stream) fill(into []byte) (n int) {
 }
 
 // PutReader stores a reader's bytes until its end, in bounded memory. The reader's failure is returned, and nothing is
-// stored then.
+// stored then. If the context or the client ends it returns when the Read that has begun does: Create does not wait.
 func (c *Client) PutReader(ctx context.Context, bucket, key string, from io.Reader, options *PutOptions) (Object, error) {
 	reading := &stream{from: from}
 	handle := cgo.NewHandle(reading)
@@ -57,14 +57,26 @@ type Writer struct {
 	err  error
 }
 
-// Create begins an object. Close ends it and reports whether it was stored; CloseWithError discards it. options may be
-// nil.
+// Create begins an object. Close ends it and reports whether it was stored; CloseWithError discards it, and so does the
+// end of the context or of the client before that. options may be nil.
 func (c *Client) Create(ctx context.Context, bucket, key string, options *PutOptions) *Writer {
 	from, to := io.Pipe()
 	made := &Writer{pipe: to, done: make(chan struct{})}
 	go func() {
 		defer close(made.done)
+		finished, ended := make(chan struct{}), make(chan error)
+		go func() {
+			why := c.await(ctx, finished)
+			if why != nil {
+				from.CloseWithError(why) // the PUT may be waiting for a Write
+			}
+			ended <- why
+		}()
 		made.put, made.err = c.PutReader(ctx, bucket, key, from, options)
+		close(finished)
+		if why := <-ended; why != nil && made.err == io.ErrClosedPipe {
+			made.err = why
+		}
 		if made.err != nil {
 			from.CloseWithError(made.err) // for later writes
 		} else {

@@ -56,25 +56,27 @@ static bool ranges_of(Request* request, PyObject* value) {
   return ok;
 }
 
-static bool metadata_of(Request* request, PyObject* value) {
+// The argument called `name`: a mapping, or None. False with an exception; `pairs` is released in any case.
+static bool pairs_of(PyObject* value, const char* name, Pairs* pairs, const verbena_pair** put, size_t* count) {
   if (value == Py_None) return true;
   if (!PyMapping_Check(value)) {
-    PyErr_SetString(PyExc_TypeError, "metadata must be a mapping of str to str");
+    PyErr_Format(PyExc_TypeError, "%s must be a mapping of str to str", name);
     return false;
   }
-  request->metadata_items = PyMapping_Items(value);
-  if (request->metadata_items == NULL) return false;
-  const Py_ssize_t n = PyList_Size(request->metadata_items);
-  request->pairs = PyMem_Malloc((size_t)(n + 1) * sizeof(verbena_pair));
-  bool ok = request->pairs != NULL;
+  pairs->items = PyMapping_Items(value);
+  if (pairs->items == NULL) return false;
+  const Py_ssize_t n = PyList_Size(pairs->items);
+  pairs->pairs = PyMem_Malloc((size_t)(n + 1) * sizeof(verbena_pair));
+  bool ok = pairs->pairs != NULL;
   for (Py_ssize_t i = 0; ok && i < n; ++i) {
-    PyObject* item = PyList_GetItem(request->metadata_items, i);
-    request->pairs[i].name = text_of(PyTuple_GetItem(item, 0), "metadata");
-    request->pairs[i].value = request->pairs[i].name == NULL ? NULL : text_of(PyTuple_GetItem(item, 1), "metadata");
-    ok = request->pairs[i].value != NULL;
+    PyObject* item = PyList_GetItem(pairs->items, i);
+    verbena_pair* pair = &pairs->pairs[i];
+    pair->name = text_of(PyTuple_GetItem(item, 0), name);
+    pair->value = pair->name == NULL ? NULL : text_of(PyTuple_GetItem(item, 1), name);
+    ok = pair->value != NULL;
   }
-  request->put.metadata = request->pairs;
-  request->put.metadata_count = (size_t)n;
+  *put = pairs->pairs;
+  *count = (size_t)n;
   return ok;
 }
 
@@ -146,7 +148,9 @@ static bool parse_store(Request* request, PyObject* const* values, Py_ssize_t na
     if (is(name, "content_type")) {
       ok = optional_text(value, "content_type", &request->put.content_type);
     } else if (is(name, "metadata")) {
-      ok = metadata_of(request, value);
+      ok = pairs_of(value, "metadata", &request->metadata, &request->put.metadata, &request->put.metadata_count);
+    } else if (is(name, "headers")) {
+      ok = pairs_of(value, "headers", &request->headers, &request->put.headers, &request->put.header_count);
     } else if (is(name, "if_match")) {
       ok = optional_text(value, "if_match", &request->put.if_match);
     } else if (is(name, "if_none_match")) {
@@ -180,7 +184,9 @@ bool parse_append(Request* request, PyObject* const* values, Py_ssize_t nargs, P
 
 void free_request(Request* request) {
   PyMem_Free(request->ranges);
-  PyMem_Free(request->pairs);
-  Py_XDECREF(request->metadata_items);
+  PyMem_Free(request->metadata.pairs);
+  Py_XDECREF(request->metadata.items);
+  PyMem_Free(request->headers.pairs);
+  Py_XDECREF(request->headers.items);
   verbena_info_free(request->info);
 }

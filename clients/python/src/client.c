@@ -717,7 +717,8 @@ static PyMethodDef client_methods[] = {
              "A part of an upload that another client of S3 began: by token where that works, else over HTTP."),
     FAST("put", client_put,
          "put(bucket, key, data, *, content_type=None, metadata=None, if_match=None, if_none_match=None, checksum=None,\n"
-         "    md5_etag=False, ttl=None, describe=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds.\n"
+         "    md5_etag=False, ttl=None, headers=None, describe=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds.\n"
+         "`headers`: of 'cache-control', 'content-disposition', 'content-encoding', 'content-language' and 'expires'.\n"
          "With `describe` the reply's headers are what the server says of the new object: its encryption, when it expires."),
     FAST("put_stream", client_put_stream,
          "put_stream(bucket, key, read, *, ...) -> Reply\n\nStores what read(size) gives until it gives nothing, in bounded memory."),

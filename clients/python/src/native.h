@@ -83,14 +83,17 @@ PyObject* raise_error(int code, const char* message);
 PyObject* make_exception(void);
 
 // ---- Arguments (arguments.c) ----
+typedef struct {
+  verbena_pair* pairs;
+  PyObject* items;  // whose text the pairs are
+} Pairs;
 // Keyword options of a call, with the objects that they point into. Released with free_request.
 typedef struct {
   verbena_get_options get;
   verbena_put_options put;
   uint64_t at;  // of an append
   verbena_range* ranges;
-  verbena_pair* pairs;
-  PyObject* metadata_items;  // whose text the pairs are
+  Pairs metadata, headers;
   verbena_info* info;
   bool want_info;
   uint64_t size_max;  // of what a GET returns; 0: no bound

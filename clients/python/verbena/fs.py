@@ -4,8 +4,11 @@
 """
 import datetime
 import glob
+import itertools
 import os
+import sys
 import tempfile
+import warnings
 
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from fsspec.utils import infer_storage_options
@@ -15,6 +18,8 @@ from ._client import ListedObject, connect
 
 _RANGES_MAX = 64  # of one message
 _SPOOLED_MAX = 64 << 20
+_REMOVED_MAX = 4096  # of one batch
+_STORED_HEADERS = ("cache-control", "content-disposition", "content-encoding", "content-language", "expires")
 _OPTIONS = ("endpoint", "native_endpoint", "access_key", "secret_key", "session_token", "region", "via", "provider", "ca_file",
             "insecure", "encryption", "cleartext_rdma", "operation_timeout_ms", "attempts_max")
 
@@ -31,7 +36,9 @@ def _check_inside(path, root):
 
 
 class VerbenaFileSystem(AbstractFileSystem):
-    """Buckets are the first level of paths. `cat_ranges` reads up to 64 ranges of an object in one message."""
+    """Buckets are the first level of paths. `cat_ranges` reads up to 64 ranges of an object in one message. An object
+    whose key ends with a slash stands for a folder and is no file, since a path is the same with a slash at its end and
+    without it."""
 
     protocol = "verbena"
     root_marker = ""
@@ -124,7 +131,8 @@ class VerbenaFileSystem(AbstractFileSystem):
         bucket, key = self._split(path)
         if maxdepth is not None or withdirs or not bucket:
             return super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=detail, **options)
-        found = [self._entry(bucket, item) for item in self.client.list(bucket, (f"{key}/" if key else "") + prefix)]
+        found = [self._entry(bucket, item) for item in self.client.list(bucket, (f"{key}/" if key else "") + prefix)
+                 if not item.key.endswith("/")]
         if not found and key and not prefix:
             found = [self._entry(bucket, item) for item in self._exact(bucket, key)]
         by_name = {entry["name"]: entry for entry in found}
@@ -228,7 +236,8 @@ class VerbenaFileSystem(AbstractFileSystem):
         if self.isdir(path1):
             return
         got = self.client.get(*self._split(path1), metadata=True)
-        self.client.put(*self._split(path2), got, content_type=got.reply.content_type or None, metadata=got.reply.metadata)
+        headers = {name: value for name, value in got.reply.headers.items() if name in _STORED_HEADERS}
+        self.client.put(*self._split(path2), got, content_type=got.reply.content_type or None, metadata=got.reply.metadata, headers=headers)
 
     def rm_file(self, path):
         self.client.delete(*self._split(path))
@@ -236,10 +245,23 @@ class VerbenaFileSystem(AbstractFileSystem):
     _rm = rm_file
 
     def rm(self, path, recursive=False, maxdepth=None):
-        for one in self.expand_path(path, recursive=recursive, maxdepth=maxdepth):
+        whole = recursive and maxdepth is None
+        for one in self.expand_path(path) if whole else self.expand_path(path, recursive=recursive, maxdepth=maxdepth):
             bucket, key = self._split(one)
-            if key:
+            if whole:
+                self._remove_tree(bucket, key)
+            elif key:
                 self.client.delete(bucket, key)
+
+    def _remove_tree(self, bucket, key):
+        """Removes the object and all below it: by their keys, since paths do not name those that end with a slash."""
+        below = (item.key for item in self.client.list(bucket, f"{key}/" if key else ""))
+        keys, found = itertools.chain((item.key for item in self._exact(bucket, key)) if key else (), below), False
+        while some := list(itertools.islice(keys, _REMOVED_MAX)):
+            found = True
+            self.client.remove_many([(bucket, one) for one in some]).check()
+        if key and not found:
+            raise FileNotFoundError(f"{bucket}/{key}")
 
     def mkdir(self, path, create_parents=True, **options):
         bucket, key = self._split(path)
@@ -284,11 +306,19 @@ class VerbenaFile(AbstractBufferedFile):
 
 
 class _Upload(tempfile.SpooledTemporaryFile):
-    """Stores the written bytes as an object on a close without failure."""
+    """Stores the written bytes as an object on a close without failure: files are also closed by wrappers, and by
+    `with fsspec.open(...)`, when what writes them has failed."""
+
+    _done = True
 
     def __init__(self, fs, path, exclusive):
         super().__init__(max_size=_SPOOLED_MAX)
         self.fs, self.path, self._exclusive, self._done = fs, path, exclusive, False
+        self._handled = sys.exc_info()[1]  # what opens a file in an exception's handler has not failed by that
+
+    def __del__(self):
+        if not self._done:
+            self._discard_because("nobody closed it")
 
     def readable(self):
         return False
@@ -303,6 +333,10 @@ class _Upload(tempfile.SpooledTemporaryFile):
         self._done = True
         super().close()
 
+    def _discard_because(self, why):
+        self.discard()
+        warnings.warn(f"{self.path} is not stored: {why}", RuntimeWarning, stacklevel=3)
+
     def __exit__(self, kind, value, trace):
         if kind is not None:
             self.discard()
@@ -312,11 +346,19 @@ class _Upload(tempfile.SpooledTemporaryFile):
     def close(self):
         if self._done:
             return
+        raised = sys.exc_info()[1]
+        if raised is not None and raised is not self._handled:
+            self._discard_because(f"it was closed because of {raised!r}; commit() stores it all the same")
+        else:
+            self.commit()
+
+    def commit(self):
+        """Closes the file and stores the object, whatever is being handled."""
+        if self._done:
+            return
         self._done = True
         try:
             self.seek(0)
             self.fs.client.put_stream(*self.fs._split(self.path), self.read, if_none_match="*" if self._exclusive else None)
         finally:
             super().close()
-
-    commit = close

@@ -23,6 +23,7 @@ from ._torch_device import _as_they_are, _Batches, _receive, _width, load_file, 
 
 _MAGIC = b"VNBCKPT1"
 _ALIGN = 4096
+_STEP = 64  # a tensor begins at a multiple of it
 _FIRST_READ = 64 << 10
 _HEAD_MAX = 64 << 20  # a head of 100,000 tensors has about 12 MB
 _DIMENSIONS_MAX = 64
@@ -179,7 +180,7 @@ def save(state, client, bucket, key, **options):
     for tensor in tensors:
         size = tensor.numel() * tensor.element_size()
         places.append([str(tensor.dtype).removeprefix("torch."), list(tensor.shape), at, size])
-        at += -(-size // 64) * 64
+        at += -(-size // _STEP) * _STEP
     head = json.dumps({"tree": tree, "tensors": places}).encode()
     if len(head) > _HEAD_MAX:
         raise ValueError(f"the head would have {len(head)} bytes")
@@ -252,6 +253,8 @@ def _places(rows, head_size, size, name):
         known = _DTYPES.get(dtype) if isinstance(dtype, str) else None
         if not _safetensors.are_numbers(shape) or len(shape) > _DIMENSIONS_MAX or not _safetensors.are_numbers([offset, length]):
             raise ValueError(f"{name}: a tensor has a wrong shape or place")
+        if offset % _STEP:
+            raise ValueError(f"{name}: a tensor begins at {offset}, which is no multiple of {_STEP}")
         if offset < at or begin + offset + length > size:
             raise ValueError(f"{name}: a tensor lies outside of the object, or in another")
         if math.prod(max(one, 1) for one in shape) >= 1 << 60:

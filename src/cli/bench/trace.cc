@@ -1,5 +1,6 @@
 // Replay of a recorded cache trace (bench/kv_trace.py): each line as one batch, or object by object.
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -96,7 +97,7 @@ class Replay {
       if (std::ranges::any_of(step.keys, [&](const std::string& key) { return !stamps_.contains(key); })) continue;
       OUT_TRY(run(step));
       for (size_t i = 0; i < items_.size(); ++i) {
-        if (stamp_of(items_[i]) != stamps_[step.keys[i]]) {
+        if (!has_stamp(items_[i], stamps_[step.keys[i]])) {
           return fault(ErrorCode::checksum_mismatch, step.keys[i] + ": the bytes differ from those that were put");
         }
       }
@@ -106,18 +107,20 @@ class Replay {
   }
 
  private:
-  // Writes a value's number into its first eight bytes.
+  struct Stamp {
+    uint64_t number = 0;
+    size_t bytes = 0;  // of the number, in the value
+  };
+  // Writes a value's number into its first eight bytes, or as much of it as the value has room for.
   void stamp(const TraceStep& step) {
     for (size_t i = 0; i < items_.size(); ++i) {
-      const uint64_t number = ++last_stamp_;
-      std::copy_n(reinterpret_cast<const std::byte*>(&number), 8, buffer_.data() + items_[i].offset);
-      stamps_[step.keys[i]] = number;
+      const Stamp made{++last_stamp_, std::min(sizeof made.number, items_[i].size)};
+      std::memcpy(buffer_.data() + items_[i].offset, &made.number, made.bytes);
+      stamps_[step.keys[i]] = made;
     }
   }
-  uint64_t stamp_of(const BatchItem& item) const {
-    uint64_t number = 0;
-    std::copy_n(buffer_.data() + item.offset, 8, reinterpret_cast<std::byte*>(&number));
-    return number;
+  bool has_stamp(const BatchItem& item, const Stamp& stamp) const {
+    return std::memcmp(buffer_.data() + item.offset, &stamp.number, std::min(stamp.bytes, item.size)) == 0;
   }
 
   Outcome<> as_batch(TraceStep::Kind kind) {
@@ -153,7 +156,7 @@ class Replay {
   Buffer buffer_;
   std::vector<BatchItem> items_;
   std::vector<BatchResult> results_;
-  std::map<std::string, uint64_t> stamps_;
+  std::map<std::string, Stamp> stamps_;
   uint64_t last_stamp_ = 0, moved_ = 0;
 };
 

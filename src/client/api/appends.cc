@@ -31,9 +31,9 @@ bool is_of_the_whole(const ClientError& error) {
 bool Appends::may_join(const AsyncPut& call) {
   const PutOptions& options = call.options;
   if (!options.append_at || call.from.size() == 0 || call.from.size() > message_bytes_max / 2) return false;
-  return options.content_type.empty() && options.metadata.empty() && options.if_match.empty() &&
-         options.if_none_match.empty() && options.ttl.count() == 0 && options.checksum.empty() && !options.md5_etag &&
-         !options.describe;
+  return options.content_type.empty() && options.metadata.empty() && options.headers.empty() &&
+         options.if_match.empty() && options.if_none_match.empty() && options.ttl.count() == 0 &&
+         options.checksum.empty() && !options.md5_etag && !options.describe;
 }
 
 class Appends::Wish {

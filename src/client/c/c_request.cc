@@ -11,6 +11,16 @@ std::stop_token token_of(const verbena_cancellation* cancellation) {
   return cancellation == nullptr ? std::stop_token() : cancellation->source.get_token();
 }
 
+Outcome<std::map<std::string, std::string>> pairs_of(const verbena_pair* pairs, size_t count) {
+  if (pairs == nullptr && count != 0) return null_argument();
+  std::map<std::string, std::string> out;
+  for (size_t i = 0; i < count; ++i) {
+    if (pairs[i].name == nullptr || pairs[i].value == nullptr) return null_argument();
+    out[pairs[i].name] = pairs[i].value;
+  }
+  return out;
+}
+
 }  // namespace
 
 verbena_info* make_info(verbena::ObjectInfo info) {
@@ -53,17 +63,14 @@ Outcome<GetRequest> get_request(const verbena_get_options* options) {
 
 Outcome<PutRequest> put_request(const verbena_put_options* options) {
   OUT_ASSIGN(const verbena_put_options given, known(options));
-  if (given.metadata == nullptr && given.metadata_count != 0) return null_argument();
   PutRequest request;
   request.info = given.info;
   if (request.info != nullptr) *request.info = nullptr;
   verbena::PutOptions& out = request.options;
   out.describe = given.info != nullptr;
   out.content_type = text(given.content_type);
-  for (size_t i = 0; i < given.metadata_count; ++i) {
-    if (given.metadata[i].name == nullptr || given.metadata[i].value == nullptr) return null_argument();
-    out.metadata[given.metadata[i].name] = given.metadata[i].value;
-  }
+  OUT_ASSIGN(out.metadata, pairs_of(given.metadata, given.metadata_count));
+  OUT_ASSIGN(out.headers, pairs_of(given.headers, given.header_count));
   out.if_match = text(given.if_match);
   out.if_none_match = text(given.if_none_match);
   out.checksum = text(given.checksum);

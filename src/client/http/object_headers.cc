@@ -1,6 +1,8 @@
 #include "client/http/object_headers.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "base/text.h"
 #include "client/http/s3_xml.h"
@@ -51,11 +53,22 @@ static_assert(std::size(by_cost) == std::size(all_algorithms));
 
 }  // namespace
 
+bool is_stored_header(std::string_view name) {
+  constexpr std::string_view all[] = {"cache-control", "content-disposition", "content-encoding", "content-language",
+                                      "expires"};
+  return std::ranges::find(all, name) != std::end(all);
+}
+
 Outcome<net::HttpHeaders> put_headers(const PutOptions& options) {
   net::HttpHeaders out;
   if (!options.content_type.empty()) {
     if (!printable(options.content_type)) return fault(ErrorCode::invalid_argument, "content type: not printable");
     out.emplace_back("content-type", options.content_type);
+  }
+  for (const auto& [name, value] : options.headers) {
+    if (!is_stored_header(name)) return fault(ErrorCode::invalid_argument, "header '" + name + "': is not stored");
+    if (!printable(value)) return fault(ErrorCode::invalid_argument, "header '" + name + "': value not printable");
+    out.emplace_back(name, value);
   }
   for (const auto& [name, value] : options.metadata) {
     if (!is_token(name)) return fault(ErrorCode::invalid_argument, "metadata name '" + name + "': not allowed");

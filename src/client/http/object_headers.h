@@ -16,6 +16,8 @@ namespace verbena::client {
 
 // invalid_argument when a name or value cannot stand in a header (line breaks, other control characters).
 Outcome<net::HttpHeaders> put_headers(const PutOptions& options);
+// Whether PutOptions::headers may have it.
+bool is_stored_header(std::string_view name);
 net::HttpHeaders get_headers(const GetOptions& options);
 
 // A server that names a larger object is wrong: S3's have 50 TB at most. Callers allocate what a HEAD names.

@@ -77,7 +77,9 @@ Result<ScrubReport> Scrub::run_once() {
   ScrubReport report;
   for (Position at;;) {
     VB_ASSIGN(const Walk walk, step(at, {}, report));
-    if (walk == Walk::is_over) return report;
+    if (walk != Walk::is_over) continue;
+    tell_of_unnamed(report);
+    return report;
   }
 }
 
@@ -102,6 +104,7 @@ void Scrub::loop() {
     if (stopping()) return save(at);
     counters().rounds.add();
     counters().last.set(engine_.options.clock->now_s());
+    tell_of_unnamed(report);
     if (report.bytes != 0) {
       log::info("scrub: all read, {} since the start of the server or the round; {} blocks are damaged, {} unreadable",
                 format_size(report.bytes), report.damaged_blocks, report.unreadable_blocks);
@@ -308,14 +311,23 @@ void Scrub::tell(uint64_t blob, const Wrong& wrong, ScrubReport& report) {
   // Nothing names it any more, and after a crash its space may have been used again already.
   if (engine_.index->get(Family::meta, keys::dead(blob))) return;
   count(wrong, report);
-  if (wrong.damaged != 0) name(blob, "is damaged on disk", report.objects);
-  if (wrong.unreadable != 0) name(blob, "could not be read from disk", report.unreadable);
+  if (wrong.damaged != 0) name(blob, "is damaged on disk", report.objects, report);
+  if (wrong.unreadable != 0) name(blob, "could not be read from disk", report.unreadable, report);
 }
 
-void Scrub::name(uint64_t blob, const char* what, std::vector<std::string>& names) {
-  std::string name = names.size() < names_max ? name_of(blob) : "another object";
-  log::error("scrub: {} {}", log::printable(name), what);
-  if (names.size() < names_max) names.push_back(std::move(name));
+void Scrub::name(uint64_t blob, const char* what, std::vector<std::string>& names, ScrubReport& report) {
+  if (names.size() == names_max) {
+    ++report.unnamed;
+    return;
+  }
+  names.push_back(name_of(blob));
+  log::error("scrub: {} {}", log::printable(names.back()), what);
+}
+
+// At the end of a round: a disk that fails may damage millions of objects.
+void Scrub::tell_of_unnamed(const ScrubReport& report) {
+  if (report.unnamed == 0) return;
+  log::error("scrub: {} more places in objects are damaged or could not be read", report.unnamed);
 }
 
 namespace {

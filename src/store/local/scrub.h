@@ -63,7 +63,8 @@ class Scrub {
   Result<void> read(const Extent& extent, uint64_t done, MutableBytes into);
   void tell(uint64_t blob, const Wrong& wrong, ScrubReport& report);
   static void count(const Wrong& wrong, ScrubReport& report);
-  void name(uint64_t blob, const char* what, std::vector<std::string>& names);
+  void name(uint64_t blob, const char* what, std::vector<std::string>& names, ScrubReport& report);
+  static void tell_of_unnamed(const ScrubReport& report);
   std::string name_of(uint64_t blob) const;
   void rest_after(uint64_t bytes, Pace pace);
   bool wait(std::chrono::nanoseconds time);  // false: the store is closing

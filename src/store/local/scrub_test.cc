@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+#include "base/log_ring.h"
 #include "base/metrics.h"
 #include "store/local/engine.h"
 #include "store/local/test_store.h"
@@ -57,6 +59,21 @@ TEST_F(ScrubTest, NamesTheObjectWhoseBitFlippedWhereverThatIs) {
   }
   fs_.flip_bit(volume(), 200'500);  // padding belongs to no object
   EXPECT_EQ(scrub().damaged_blocks, 0u);
+}
+
+// A line for each of them filled the log.
+TEST_F(ScrubTest, OfVeryManyDamagedObjectsTheRestIsCounted) {
+  constexpr size_t objects = 130, bytes = 20'000, stored_bytes = 20'480;
+  for (size_t i = 0; i < objects; ++i) ASSERT_TRUE(t_.put("b", "k" + std::to_string(i), pattern(bytes, i)));
+  for (size_t i = 0; i < objects; ++i) fs_.flip_bit(volume(), i * stored_bytes);
+  const uint64_t before = log::ring().read(0, log::Level::trace, 1).last;
+  const ScrubReport report = scrub();
+  EXPECT_EQ(report.damaged_blocks, objects);
+  EXPECT_EQ(report.objects.size(), 100u);
+  EXPECT_EQ(report.unnamed, objects - 100);
+  const auto said = log::ring().read(before, log::Level::error, log::Ring::lines_max);
+  EXPECT_EQ(said.lines.size(), 101u);
+  EXPECT_TRUE(said.lines.back().text.starts_with("scrub: 30 more places")) << said.lines.back().text;
 }
 
 TEST_F(ScrubTest, FindsRotInOlderVersionsAndInParts) {
