@@ -121,7 +121,7 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   access->mark = mark;
   if (const auto account = find_account(service, info.owner)) access->owner_id = account->id;
   VB_CO_TRY(read_policy(part(Part::policy), *access));
-  access->policy_binds_root = part(Part::policy_binding) != nullptr;
+  access->policy_binds_root = binds_root(part(Part::policy), part(Part::policy_binding));
   VB_CO_TRY(read_acl(part(Part::acl), *access));
   VB_CO_TRY(read_ownership(part(Part::ownership), *access));
   VB_CO_TRY(read_block(part(Part::public_access), *access));
