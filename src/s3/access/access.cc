@@ -35,12 +35,13 @@ enum class Part : uint8_t {
   notification,
   encryption,
   etag,
-  bound
+  bound,
+  logging
 };
 constexpr std::array part_names{policy_document,    policy_binding_document, acl_document,
                                 ownership_document, public_access_document,  quota_document,
                                 lifecycle_document, notification_document,   encryption_document,
-                                etag_document,      bound_document};
+                                etag_document,      bound_document,          logging_document};
 
 Result<void> read_policy(const store::Document& text, BucketAccess& access) {
   if (text == nullptr) return {};
@@ -138,6 +139,8 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   VB_CO_TRY(co_await read_lifecycle(part(Part::lifecycle), *access));
   VB_CO_TRY(read_notifications(part(Part::notification), *access));
   access->encrypts = part(Part::encryption) != nullptr;
+  // Another server of a cluster may have set it; the request that finds it is not logged yet.
+  if (part(Part::logging) != nullptr) service.buckets_log->store(true, std::memory_order_relaxed);
   access->opaque_etags = access->directory || part(Part::etag) != nullptr;
   co_return BucketAccessPtr(std::move(access));
 }

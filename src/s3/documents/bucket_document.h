@@ -18,6 +18,7 @@ inline constexpr std::string_view policy_document = "policy";
 // there.
 inline constexpr std::string_view policy_binding_document = "policy-binding";
 
+inline constexpr std::string_view logging_document = "logging";
 inline constexpr std::string_view encryption_document = "encryption";
 // Of a bucket that is no directory bucket, whose objects may be appended to all the same.
 inline constexpr std::string_view append_document = "append";

@@ -23,6 +23,7 @@
 #include "s3/access/authorize.h"
 #include "s3/access/bound.h"
 #include "s3/access/quota.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/events/announce.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/ingest.h"
