@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/date.h"
@@ -23,18 +24,27 @@ namespace {
 constexpr auto gather_time = std::chrono::milliseconds(50);  // lines of a burst are written together
 constexpr auto gather_step = std::chrono::milliseconds(5);   // interval of checks for a full buffer
 constexpr auto tell_drops_every = std::chrono::seconds(1);
+constexpr auto tell_lost_every = std::chrono::minutes(1);
 constexpr size_t lines_at_once = 1 << 20;
+
+metrics::Counter& dropped_counter(std::string_view kind) {
+  return metrics::counter("verbena_access_log_dropped_total", "Requests that the access log lacks",
+                          {{"kind", std::string(kind)}});
+}
 
 metrics::Counter& dropped_lines(LogKind kind) {
   static const auto counters = [] {
     std::array<metrics::Counter*, log_kinds> made{};
-    for (size_t i = 0; i < log_kinds; ++i) {
-      made[i] = &metrics::counter("verbena_access_log_dropped_total", "Requests that the access log lacks",
-                                  {{"kind", std::string(name_of(static_cast<LogKind>(i)))}});
-    }
+    for (size_t i = 0; i < log_kinds; ++i) made[i] = &dropped_counter(name_of(static_cast<LogKind>(i)));
     return made;
   }();
   return *counters[static_cast<size_t>(kind)];
+}
+
+// Lines of any kind that could not be written.
+metrics::Counter& dropped_by_disk() {
+  static auto& counter = dropped_counter("disk");
+  return counter;
 }
 
 void append_line(std::string& out, const AccessLine& line) {
@@ -84,7 +94,9 @@ Result<std::unique_ptr<AccessLog>> AccessLog::open(Options options) {
 }
 
 AccessLog::AccessLog(Options options, int fd)
-    : options_(std::move(options)), fd_(fd), size_(size_of(fd)), writer_([this] { run(); }) {}
+    : options_(std::move(options)), fd_(fd), size_(size_of(fd)), writer_([this] { run(); }) {
+  dropped_by_disk();
+}
 
 AccessLog::~AccessLog() {
   stopping_ = true;
@@ -164,7 +176,7 @@ void AccessLog::drain() {
 // Rotates between lines, so that no file ends in the middle of one.
 void AccessLog::add(std::string& lines, const AccessLine& line) {
   append_line(lines, line);
-  const bool full = options_.size_max != 0 && size_ + lines.size() >= options_.size_max;
+  const bool full = rotates() && size_ + lines.size() >= options_.size_max;
   if (!full && lines.size() < lines_at_once) return;
   put_out(lines);
   lines.clear();
@@ -185,22 +197,57 @@ void AccessLog::tell_drops(std::string& lines) {
   untold_ = {};
 }
 
+// A full disk must not stop the service: what cannot be written is lost, and reported.
 void AccessLog::put_out(std::string_view lines) {
-  while (!lines.empty()) {
-    const ssize_t n = ::write(fd_, lines.data(), lines.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // a full disk must not stop the service
-    size_ += static_cast<uint64_t>(n);
-    lines.remove_prefix(static_cast<size_t>(n));
+  if (lines.empty()) return;
+  std::string_view end = is_torn_ ? "\n" : "", rest = lines;
+  int error = write_some(end);
+  if (error == 0) {
+    error = write_some(rest);
+    const std::string_view written = lines.substr(0, lines.size() - rest.size());
+    is_torn_ = !written.empty() && written.back() != '\n';
   }
+  if (error != 0) lose(static_cast<uint64_t>(std::ranges::count(rest, '\n')), error);
 }
 
-// path.1 is the newest; of the oldest, only what keep_history() keeps remains.
+int AccessLog::write_some(std::string_view& text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd_, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EIO;
+    size_ += static_cast<uint64_t>(n);
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return 0;
+}
+
+void AccessLog::lose(uint64_t lines, int error) {
+  dropped_by_disk().add(lines);
+  dropped_.fetch_add(lines, std::memory_order_relaxed);
+  untold_lost_ += lines;
+  const Deadline now = SteadyClock::now();
+  if (now < tell_lost_at_ && !stopping_) return;
+  tell_lost_at_ = now + tell_lost_every;
+  log::error("access log: cannot write to {}: {}; lines lost since the last such message: {}", options_.path,
+             std::strerror(error), std::exchange(untold_lost_, 0));
+}
+
+// path.1 is the newest; of the oldest, only what keep_history() keeps remains. Where a file cannot be moved, those that
+// are newer stay as they are, and it is tried again when as much again is written.
 void AccessLog::rotate() {
-  if (options_.path == "-" || options_.files_max == 0) return;
   const auto name = [&](unsigned n) { return n == 0 ? options_.path : options_.path + "." + std::to_string(n); };
-  keep_history(name(options_.files_max), kept_path(options_.path), options_.size_max);
-  for (unsigned n = options_.files_max; n > 0; --n) ::rename(name(n - 1).c_str(), name(n).c_str());
+  if (!is_oldest_kept_) keep_history(name(options_.files_max), kept_path(options_.path), options_.size_max);
+  is_oldest_kept_ = true;
+  for (unsigned n = options_.files_max; n > 0; --n) {
+    if (::rename(name(n - 1).c_str(), name(n).c_str()) == 0) {
+      is_oldest_kept_ = false;
+    } else if (errno != ENOENT) {
+      log::error("access log: cannot move {} to {}: {}; it goes on in the old file", name(n - 1), name(n),
+                 std::strerror(errno));
+      size_ = 0;
+      return;
+    }
+  }
   if (!open_again()) size_ = 0;  // else the next line would rotate again
 }
 
@@ -214,6 +261,7 @@ bool AccessLog::open_again() {
   ::close(fd_);
   fd_ = fd;
   size_ = size_of(fd);
+  if (size_ == 0) is_torn_ = false;
   return true;
 }
 

@@ -41,6 +41,7 @@ class AccessLog {
   AccessLog(const AccessLog&) = delete;
 
   void write(const AccessLine& line);  // thread-safe
+  // Lines that the file lacks: beyond their caller's share, or not written.
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   // Continues in a new file of the same name, after the old one was moved by another program. Any thread.
   void reopen();
@@ -60,17 +61,24 @@ class AccessLog {
   void tell_drops(std::string& lines);
   void add(std::string& lines, const AccessLine& line);
   void put_out(std::string_view lines);
+  int write_some(std::string_view& text);  // leaves what was not written; 0, or errno
+  void lose(uint64_t lines, int error);
+  bool rotates() const { return options_.size_max != 0 && options_.files_max != 0 && options_.path != "-"; }
   void rotate();
   bool open_again();
 
   static constexpr size_t shards_max = 16;
   const Options options_;
   int fd_;
-  uint64_t size_ = 0;  // of the file
+  uint64_t size_ = 0;            // of the file; where it could not be rotated, since that was tried
+  bool is_torn_ = false;         // ends inside a line
+  bool is_oldest_kept_ = false;  // keep_history() has had the oldest file
   std::array<Shard, shards_max> shards_;
   std::atomic<uint64_t> dropped_{0};
   LogDrops untold_;  // the writer's own
   Deadline tell_drops_at_{};
+  uint64_t untold_lost_ = 0;  // lines that could not be written, not yet reported in the server's log
+  Deadline tell_lost_at_{};
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> much_{false};  // a buffer fills up: write at once
   std::atomic<bool> stopping_{false}, reopen_{false};

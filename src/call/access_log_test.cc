@@ -1,13 +1,16 @@
 #include "call/access_log.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 #include <vector>
 
+#include "base/metrics.h"
 #include "call/access_log_history.h"
 #include "observe/record.h"
 
@@ -97,6 +100,72 @@ TEST_F(AccessLogFile, ALongFileIsMovedAsideAndTheOldestGoes) {
   }
   EXPECT_LT(std::filesystem::file_size(path()), 10'000u);
   EXPECT_FALSE(std::filesystem::exists(path(".3")));
+}
+
+// Each line tried to rotate then, and said nothing.
+TEST_F(AccessLogFile, AFileThatCannotBeMovedGrowsAndSaysSoEachTimeThatItIsTried) {
+  std::filesystem::create_directories(path(".2/something"));
+  std::ofstream(path(".1")) << "as it was";
+  testing::internal::CaptureStderr();
+  {
+    auto log = AccessLog::open({.path = path(), .size_max = 10'000, .files_max = 2});
+    ASSERT_TRUE(log);
+    for (int i = 0; i < 1000; ++i) (*log)->write({.key = "k", .status = i});
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  size_t tries = 0;
+  for (size_t at = 0; (at = said.find("cannot move", at)) != std::string::npos; ++at) ++tries;
+  EXPECT_EQ(lines_of(path()), 1000);
+  EXPECT_EQ(std::filesystem::file_size(path(".1")), 9u);
+  EXPECT_GE(tries, 1u);
+  EXPECT_LE(tries, std::filesystem::file_size(path()) / 10'000);
+  std::filesystem::remove_all(path(".2"));
+  {
+    auto log = AccessLog::open({.path = path(), .size_max = 10'000, .files_max = 2});
+    ASSERT_TRUE(log);
+    (*log)->write({.key = "k"});
+  }
+  EXPECT_EQ(lines_of(path(".1")), 1001);
+  EXPECT_EQ(std::filesystem::file_size(path(".2")), 9u);
+}
+
+// They were lost without a word, and the next line began inside the one that was cut off.
+TEST_F(AccessLogFile, LinesThatCannotBeWrittenAreCountedAndTearNoOther) {
+  metrics::Counter& lost = metrics::counter("verbena_access_log_dropped_total", "", {{"kind", "disk"}});
+  const uint64_t before = lost.value();
+  const auto reaches = [](auto value, uint64_t wanted) {
+    while (value() < wanted) std::this_thread::yield();
+  };
+  rlimit whole{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &whole), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  testing::internal::CaptureStderr();
+  {
+    auto log = AccessLog::open({.path = path()});
+    ASSERT_TRUE(log);
+    (*log)->write({.key = "before"});
+    reaches([&] { return std::filesystem::file_size(path()); }, 1);
+    const rlimit full{.rlim_cur = std::filesystem::file_size(path()) + 10, .rlim_max = whole.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+    (*log)->write({.key = "torn"});
+    reaches([&] { return (*log)->dropped(); }, 1);
+    (*log)->write({.key = "lost"});
+    reaches([&] { return (*log)->dropped(); }, 2);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &whole), 0);
+    (*log)->write({.key = "after"});
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(said.find("cannot write"), said.rfind("cannot write")) << said;
+  EXPECT_NE(said.find("cannot write"), std::string::npos) << said;
+  EXPECT_EQ(lost.value() - before, 2u);
+  std::ifstream file(path());
+  std::vector<std::string> lines;
+  for (std::string text; std::getline(file, text);) lines.push_back(text);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_NE(lines[0].find("before"), std::string::npos);
+  EXPECT_EQ(lines[1].size(), 10u);
+  EXPECT_TRUE(lines[2].starts_with("{\"time\"") && lines[2].find("after") != std::string::npos) << lines[2];
 }
 
 TEST_F(AccessLogFile, GoesOnInANewFileWhenToldTo) {

@@ -89,6 +89,24 @@ TEST_F(EndpointTest, AnObjectOfTheStandardClassHasNone) {
   EXPECT_EQ(classes("dir--local1-az1--x-s3"), "EXPRESS_ONEZONE");
 }
 
+// HTTP refused it in directory buckets.
+TEST_F(EndpointTest, AnObjectOfADirectoryBucketHasNoRedirect) {
+  FakePeer peer = hello();
+  store_.make_bucket("dir--local1-az1--x-s3");
+  uint64_t request = 1;
+  const auto put_into = [&](std::string_view bucket) {
+    wire::Put put;
+    put.bucket = bucket;
+    put.key = "a";
+    put.size = 5;
+    put.headers.add({"x-amz-website-redirect-location", "/other"});
+    deliver(peer, peer.seal(wire::Type::put, ++request, put, 0, "hello"));
+    return reply_code(peer);
+  };
+  EXPECT_EQ(put_into("bucket"), Errc::ok);
+  EXPECT_EQ(put_into("dir--local1-az1--x-s3"), Errc::not_implemented);
+}
+
 // A client older than SHA512 treats a reply with it as malformed.
 TEST_F(EndpointTest, AnOldSessionIsNotToldOfChecksumsThatItDoesNotKnow) {
   FakePeer now = hello(1, wire::version_of_new_checksums);

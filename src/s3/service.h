@@ -2,6 +2,7 @@
 // translate to and from these.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -69,7 +70,7 @@ struct Service {
   const auth::AccountDirectory* accounts = nullptr;  // nullptr: only the root account exists
   std::shared_ptr<AccessGeneration> access = make_access_generation();  // of cached access records
   RequestLog* request_log = nullptr;  // for buckets with logging; nullptr: logging is unavailable
-  EventQueues* events = nullptr;      // for buckets with notifications; nullptr: they are unavailable
+  EventQueues* events = nullptr;  // for buckets with notifications; nullptr: they are unavailable
   EncryptionOptions encryption{};
   // For looking a key up again after a body has arrived; nullptr: keys never change.
   const auth::CredentialStore* credentials = nullptr;
@@ -77,6 +78,8 @@ struct Service {
   std::shared_ptr<BucketLimits> limits = make_bucket_limits();
   BucketBounds* bounds = nullptr;                   // nullptr: no bucket is bounded
   uint64_t buckets_max = store::buckets_unlimited;  // of one account
+  // Whether this server has found a bucket with logging, for good: until then no request asks for its bucket's.
+  std::shared_ptr<std::atomic<bool>> buckets_log = std::make_shared<std::atomic<bool>>(false);
 };
 
 // RFC 9110 preconditions and S3's copies of them. Times are seconds since the epoch; ETags without quotes, "*" allowed.

@@ -126,6 +126,11 @@ std::string trimmed_text(const pugi::xml_node& node) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+bool is_empty(const pugi::xml_node& node) {
+  const auto is_element = [](const pugi::xml_node& child) { return child.type() == pugi::node_element; };
+  return !node.find_child(is_element) && trimmed_text(node).empty();
+}
+
 Result<void> check_children(const pugi::xml_node& node, std::initializer_list<std::string_view> names) {
   for (const auto& child : node.children()) {
     if (child.type() != pugi::node_element) continue;

@@ -26,6 +26,9 @@ std::string text_of(const pugi::xml_node& node);
 // Without blanks at both ends.
 std::string trimmed_text(const pugi::xml_node& node);
 
+// Whether there is neither an element nor a text inside, but perhaps blanks and line ends.
+bool is_empty(const pugi::xml_node& node);
+
 // malformed_xml when the node has an element that is not among `names`, or a duplicate.
 Result<void> check_children(const pugi::xml_node& node, std::initializer_list<std::string_view> names);
 

@@ -144,27 +144,21 @@ Result<void> verify_document(const Context& context, std::string_view text) {
 
 namespace {
 
-void add_checksums(Response& response, const std::vector<store::Checksum>& checksums, bool composite) {
+void add_checksums(Response& response, const std::vector<store::Checksum>& checksums, std::string_view type) {
   for (const auto& checksum : checksums) {
     response.headers.emplace_back(checksum_header(checksum.algorithm), format_checksum(checksum));
   }
-  if (!checksums.empty()) {
-    response.headers.emplace_back("x-amz-checksum-type", composite ? "COMPOSITE" : "FULL_OBJECT");
-  }
-}
-
-bool is_composite(const std::vector<store::Checksum>& checksums) {
-  return !checksums.empty() && checksums.front().parts != 0;
+  if (!checksums.empty()) response.headers.emplace_back("x-amz-checksum-type", type);
 }
 
 }  // namespace
 
 void add_checksum_headers(Response& response, const std::vector<store::Checksum>& checksums) {
-  add_checksums(response, checksums, is_composite(checksums));
+  add_checksums(response, checksums, checksum_type(checksums));
 }
 
 void add_part_checksum_headers(Response& response, const store::ObjectInfo& info, size_t index) {
-  add_checksums(response, info.parts[index].checksums, is_composite(info.checksums));
+  add_checksums(response, info.parts[index].checksums, checksum_type(info.checksums));
 }
 
 }  // namespace verbena::s3

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/fair_share.h"
 #include "base/log.h"
 #include "sign_in/counts.h"
 
@@ -37,6 +38,10 @@ struct ProviderKeys::State {
     int failures = 0;
     bool fetching = false;
     std::vector<std::function<void()>> waiters;  // of the fetch in progress
+  };
+
+  struct OfAccount {
+    size_t fetches = 0, waiting = 0;
   };
 
   State(BlockingPool& pool, const WallClock& clock, Fetch fetch, Limits limits)
@@ -82,32 +87,35 @@ struct ProviderKeys::State {
   std::atomic<bool> stopping = false;
   std::mutex mutex;
   std::map<std::string, Entry> entries;
-  std::map<std::string, size_t> account_fetches;  // in progress
+  std::map<std::string, OfAccount> accounts;  // with fetches in progress
   size_t fetches = 0, waiting = 0;
 };
 
 ProviderKeys::State::Start ProviderKeys::State::start(const Issuer& issuer, const std::string& name,
                                                       std::function<void()> wake) {
   const std::lock_guard lock(mutex);
-  if (stopping || waiting >= limits.waiters_max) return Start::refused;
+  if (stopping) return Start::refused;
+  const auto of_account = accounts.find(issuer.account);
+  const OfAccount theirs = of_account == accounts.end() ? OfAccount() : of_account->second;
+  if (!fits_fair_share(waiting, theirs.waiting, 1, limits.waiters_max)) return Start::refused;
   const auto known = entries.find(name);
   const bool first = known == entries.end() || !known->second.fetching;
   if (first) {
     if (known != entries.end() && clock.now_s() < known->second.next_fetch_s) return Start::not_now;
-    const auto of_account = account_fetches.find(issuer.account);
-    const size_t theirs = of_account == account_fetches.end() ? 0 : of_account->second;
-    if (fetches >= limits.fetches_max || theirs >= limits.account_fetches_max) return Start::refused;
+    if (fetches >= limits.fetches_max || theirs.fetches >= limits.account_fetches_max) return Start::refused;
   }
   Entry* const entry = entry_of(name);
   if (entry == nullptr) return Start::refused;
   entry->used_s = clock.now_s();
+  OfAccount& held = accounts[issuer.account];
   if (first) {
     entry->fetching = true;
     ++fetches;
-    ++account_fetches[issuer.account];
+    ++held.fetches;
   }
   entry->waiters.push_back(std::move(wake));
   ++waiting;
+  ++held.waiting;
   return first ? Start::begun : Start::joined;
 }
 
@@ -131,7 +139,9 @@ void ProviderKeys::State::finish(const Issuer& issuer, const std::string& name, 
     woken.swap(entry.waiters);
     waiting -= woken.size();
     --fetches;
-    if (--account_fetches[issuer.account] == 0) account_fetches.erase(issuer.account);
+    const auto held = accounts.find(issuer.account);
+    held->second.waiting -= woken.size();
+    if (--held->second.fetches == 0) accounts.erase(held);
   }
   for (const auto& wake : woken) wake();
 }

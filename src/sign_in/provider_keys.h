@@ -34,7 +34,7 @@ class ProviderKeys {
     size_t issuers_max = 512;        // beyond it the least recently used is dropped
     size_t fetches_max = 4;          // at once
     size_t account_fetches_max = 1;  // of one account's providers
-    size_t waiters_max = 1024;       // calls that wait for a fetch
+    size_t waiters_max = 2048;       // calls that wait for a fetch: each account has a fair share (base/fair_share.h)
     int64_t fresh_s = 900;           // until the next sign-in fetches again
     int64_t kept_s = 6 * 3600;       // how long keys are used while the provider does not answer
     int64_t rest_s = 30;             // between two fetches of one provider

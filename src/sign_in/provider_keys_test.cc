@@ -137,10 +137,29 @@ TEST_F(ProviderKeysTest, FewFetchesAndFewWaitersAreThereAtOnce) {
   run(3);
   EXPECT_EQ(std::ranges::count(results_, Errc::slow_down), 3);
   for (int i = 0; i < 20; ++i) begin({"0", "idp.example.org", "1", {}});
-  run(3 + 12);  // eight more may wait for the first one's fetch
-  EXPECT_EQ(std::ranges::count(results_, Errc::slow_down), 15);
+  run(3 + 17);  // three more may wait for the first one's fetch
+  EXPECT_EQ(std::ranges::count(results_, Errc::slow_down), 20);
   let_go();
   run(25);
+}
+
+// The calls of one account that waited for its slow provider made those of all others fail.
+TEST_F(ProviderKeysTest, OneAccountsWaitersLeavePlacesForThoseOfOthers) {
+  start({.waiters_max = 10});
+  for (int i = 0; i < 100; ++i) begin({"222222222222", "slow.example.org", "1", {}});
+  run(95);
+  EXPECT_EQ(std::ranges::count(results_, Errc::slow_down), 95);
+  begin(issuer);
+  begin(issuer);
+  run_ready();
+  expect_fetches(2);
+  let_go();
+  run(102);
+  EXPECT_EQ(std::ranges::count(results_, Errc::ok), 7);
+  EXPECT_NE(keys_->find(issuer).keys, nullptr);
+  begin({"222222222222", "slow.example.org", "1", {}});
+  run(103);
+  EXPECT_EQ(results_.back(), Errc::ok) << "places are given back";
 }
 
 TEST_F(ProviderKeysTest, AFailureIsNotRepeatedAtOnceAndOldKeysServeMeanwhile) {

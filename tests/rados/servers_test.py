@@ -37,6 +37,7 @@ class Server(verbena_server.Server):
     def __init__(self, name_space, key_file=None, clock_ahead_ms=0):
         super().__init__(clock_ahead_ms=clock_ahead_ms)
         self.args = [word if not word.startswith("rados.namespace=") else f"rados.namespace={name_space}" for word in self.args]
+        self.args += ["--set", "bucket_log_interval=1"]
         if key_file:
             self.args += ["--set", f"encryption.key_file={key_file}"]
 
@@ -142,6 +143,27 @@ class Cluster(unittest.TestCase):
             self.assertEqual([status_of(url) for url in urls], [200] * SERVERS)
             self.s3[(i + 1) % SERVERS].delete_bucket_policy(Bucket="secret")
             self.assertEqual([status_of(url) for url in urls], [403] * SERVERS)
+
+    def test_a_bucket_whose_logging_one_server_was_told_of_is_logged_by_every_server(self):
+        a, *others = self.s3
+        a.create_bucket(Bucket="logged")
+        a.create_bucket(Bucket="logs")
+        for s3 in self.s3:
+            s3.list_objects_v2(Bucket="logged")  # each has its access record
+        a.put_bucket_logging(Bucket="logged", BucketLoggingStatus={
+            "LoggingEnabled": {"TargetBucket": "logs", "TargetPrefix": ""}})
+        for i, s3 in enumerate(others):
+            for n in range(2):  # the first finds that there is a log
+                s3.put_object(Bucket="logged", Key=f"by-{i}-{n}", Body=b"")
+        wanted = {f"by-{i}-1" for i in range(len(others))}
+        logged = ""
+        for _ in range(300):
+            keys = [o["Key"] for o in a.list_objects_v2(Bucket="logs").get("Contents", [])]
+            logged = "".join(a.get_object(Bucket="logs", Key=key)["Body"].read().decode() for key in keys)
+            if all(key in logged for key in wanted):
+                return
+            time.sleep(0.2)
+        self.fail(f"not all of {wanted} is in {logged}")
 
     def test_a_user_and_a_key_are_everywhere_at_once_and_nowhere_when_they_are_gone(self):
         self.s3[0].create_bucket(Bucket="users")

@@ -160,7 +160,8 @@ Outcome<std::optional<BucketBound>> parse_bound_xml(std::string_view xml) {
   pugi::xml_document document;
   const auto root = load(document, xml) ? document.child("BoundConfiguration") : pugi::xml_node();
   if (!root) return malformed("bound");
-  if (!root.first_child()) return std::optional<BucketBound>();
+  const auto is_element = [](const pugi::xml_node& child) { return child.type() == pugi::node_element; };
+  if (!root.find_child(is_element)) return std::optional<BucketBound>();
   BucketBound bound;
   const auto number = [&](const char* name, uint64_t& into) {
     const std::string_view digits = text(root, name);

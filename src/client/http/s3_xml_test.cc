@@ -116,6 +116,7 @@ TEST(S3Xml, ABoundComesBackAsItWasSaid) {
   EXPECT_EQ(
       bound_xml({}),
       "<BoundConfiguration><Policy>s3-fifo</Policy><KeepSuffix>/namespace.json</KeepSuffix></BoundConfiguration>");
+  EXPECT_FALSE(*parse_bound_xml("<BoundConfiguration>\n</BoundConfiguration>")) << "as a proxy may print it";
   const auto none = parse_bound_xml("<BoundConfiguration/>");
   EXPECT_TRUE(none && !*none);
   for (const char* const wrong :

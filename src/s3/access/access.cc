@@ -35,12 +35,13 @@ enum class Part : uint8_t {
   notification,
   encryption,
   etag,
-  bound
+  bound,
+  logging
 };
 constexpr std::array part_names{policy_document,    policy_binding_document, acl_document,
                                 ownership_document, public_access_document,  quota_document,
                                 lifecycle_document, notification_document,   encryption_document,
-                                etag_document,      bound_document};
+                                etag_document,      bound_document,          logging_document};
 
 Result<void> read_policy(const store::Document& text, BucketAccess& access) {
   if (text == nullptr) return {};
@@ -121,7 +122,7 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   access->mark = mark;
   if (const auto account = find_account(service, info.owner)) access->owner_id = account->id;
   VB_CO_TRY(read_policy(part(Part::policy), *access));
-  access->policy_binds_root = part(Part::policy_binding) != nullptr;
+  access->policy_binds_root = binds_root(part(Part::policy), part(Part::policy_binding));
   VB_CO_TRY(read_acl(part(Part::acl), *access));
   VB_CO_TRY(read_ownership(part(Part::ownership), *access));
   VB_CO_TRY(read_block(part(Part::public_access), *access));
@@ -138,6 +139,8 @@ Task<Result<BucketAccessPtr>> load(Service& service, const std::string& bucket) 
   VB_CO_TRY(co_await read_lifecycle(part(Part::lifecycle), *access));
   VB_CO_TRY(read_notifications(part(Part::notification), *access));
   access->encrypts = part(Part::encryption) != nullptr;
+  // Another server of a cluster may have set it; the request that finds it is not logged yet.
+  if (part(Part::logging) != nullptr) service.buckets_log->store(true, std::memory_order_relaxed);
   access->opaque_etags = access->directory || part(Part::etag) != nullptr;
   co_return BucketAccessPtr(std::move(access));
 }

@@ -384,6 +384,22 @@ TEST_F(AccessTest, OnlyWhoMayBypassesGovernance) {
   EXPECT_EQ(status(auditor, "DELETE", version, bypass), 204);
 }
 
+// With a line end inside it was malformed.
+TEST_F(AccessTest, AnEmptyRetentionRemovesOneHoweverItIsPrinted) {
+  EXPECT_EQ(as(alice_, "PUT", "/locked", "", {{"x-amz-bucket-object-lock-enabled", "true"}}).status, 200);
+  for (const char* const text : {"<Retention/>", "<Retention>\n  \n</Retention>", "<Retention>x</Retention>"}) {
+    const Reply put =
+        as(alice_, "PUT", "/locked/key", "x",
+           {{"x-amz-object-lock-mode", "GOVERNANCE"}, {"x-amz-object-lock-retain-until-date", "2099-01-01T00:00:00Z"}});
+    const std::string retention = "/locked/key?retention&versionId=" + put.header("x-amz-version-id");
+    const Headers bypass = {{"x-amz-bypass-governance-retention", "true"},
+                            {"content-md5", base64_digest(Algorithm::md5, text)}};
+    const bool empty = std::string_view(text).find('x') == std::string_view::npos;
+    EXPECT_EQ(as(alice_, "PUT", retention, text, bypass).status, empty ? 200 : 400) << text;
+    EXPECT_EQ(as(alice_, "GET", retention).status, empty ? 404 : 200) << text;
+  }
+}
+
 // The difference between 404 and 412 showed callers with no right to read which keys exist.
 TEST_F(AccessTest, AConditionOnWhatIsThereNeedsTheRightToReadIt) {
   const auto writer =

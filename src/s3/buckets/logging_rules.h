@@ -13,9 +13,6 @@ namespace verbena::s3 {
 
 struct BucketAccess;
 
-// The name of the bucket's document with the configuration.
-inline constexpr std::string_view logging_document = "logging";
-
 struct LoggingRule {
   // The form of delivered objects' keys, behind the prefix.
   enum class KeyFormat {

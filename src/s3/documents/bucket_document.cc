@@ -1,5 +1,7 @@
 #include "s3/documents/bucket_document.h"
 
+#include "base/bytes.h"
+#include "base/checksum.h"
 #include "s3/access_generation.h"
 #include "s3/service.h"
 
@@ -31,12 +33,26 @@ bool is_in_no_record(std::string_view name) {
 
 }  // namespace
 
+std::string policy_binding(std::string_view policy) { return to_hex(as_bytes(sha256(as_bytes(policy)))); }
+
+bool binds_root(const store::Document& policy, const store::Document& binding) {
+  if (policy == nullptr || binding == nullptr) return false;
+  return *binding == "root" || *binding == policy_binding(*policy);
+}
+
 void note_change(Service& service, const std::string& bucket, const Result<void>& outcome) {
   if (outcome || !is_refusal(outcome.error().code)) service.access->changed(bucket);
 }
 
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text) {
   auto done = co_await service.store.set_document(bucket, name, std::move(text));
+  if (!is_in_no_record(name)) note_change(service, bucket, done);
+  co_return done;
+}
+
+Task<Result<void>> replace_document(Service& service, const std::string& bucket, std::string_view name,
+                                    store::Document was, std::string text) {
+  auto done = co_await service.store.replace_document(bucket, name, std::move(was), std::move(text));
   if (!is_in_no_record(name)) note_change(service, bucket, done);
   co_return done;
 }

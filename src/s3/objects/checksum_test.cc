@@ -129,6 +129,46 @@ TEST_F(Checksums, OfACopyAreTheAskedFor) {
   EXPECT_EQ(call("PUT", "/bucket/copy", unknown).code, "InvalidRequest");
 }
 
+// A copy of an object of parts got the source's algorithm, too.
+TEST_F(Checksums, ACopyThatNamesAnAlgorithmHasNoOther) {
+  const std::string at =
+      "/bucket/source?uploadId=" +
+      call("POST", "/bucket/source?uploads", {{"x-amz-checksum-algorithm", "SHA256"}}).element("UploadId");
+  const Reply part =
+      call("PUT", at + "&partNumber=1", {{"x-amz-checksum-sha256", base64_digest(Algorithm::sha256, "data")}}, "data");
+  ASSERT_EQ(call("POST", at, {},
+                 "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>" + part.header("etag") +
+                     "</ETag><ChecksumSHA256>" + base64_digest(Algorithm::sha256, "data") +
+                     "</ChecksumSHA256></Part></CompleteMultipartUpload>")
+                .status,
+            200);
+  for (const Algorithm algorithm : {Algorithm::crc32, Algorithm::sha256}) {
+    const Reply copied = call(
+        "PUT", "/bucket/copy",
+        {{"x-amz-copy-source", "/bucket/source"}, {"x-amz-checksum-algorithm", std::string(to_string(algorithm))}});
+    EXPECT_EQ(copied.element(checksum_element(algorithm)), base64_digest(algorithm, "data")) << copied.body;
+    EXPECT_EQ(copied.count("<Checksum"), 2u) << copied.body;
+    const Reply listed = call("GET", "/bucket?list-type=2&prefix=copy");
+    EXPECT_EQ(listed.element("ChecksumAlgorithm"), to_string(algorithm));
+    EXPECT_EQ(listed.count("<ChecksumAlgorithm>"), 1u) << listed.body;
+  }
+}
+
+TEST_F(Checksums, OfSeveralOneTypeIsListed) {
+  auto writer = run(store.create("bucket", "k", 0)).value();
+  store::ObjectInfo info;
+  info.etag = hex_md5("");
+  for (const Algorithm algorithm : {Algorithm::crc32, Algorithm::sha256}) {
+    info.checksums.push_back({algorithm, digest_text(algorithm, ""), 0});
+  }
+  ASSERT_TRUE(run(writer->commit(std::move(info), store::CommitConditions())));
+  for (const char* list : {"/bucket?list-type=2", "/bucket?versions"}) {
+    const Reply listed = call("GET", list);
+    EXPECT_EQ(listed.count("<ChecksumAlgorithm>"), 2u) << listed.body;
+    EXPECT_EQ(listed.count("<ChecksumType>"), 1u) << listed.body;
+  }
+}
+
 TEST_F(Checksums, OfDocumentsAreVerified) {
   put("k", "x");
   const std::string text = "<Delete><Object><Key>k</Key></Object></Delete>";

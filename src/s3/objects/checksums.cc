@@ -73,6 +73,10 @@ Result<store::Checksum> parse_checksum(Algorithm algorithm, std::string_view tex
   return checksum;
 }
 
+std::string_view checksum_type(const std::vector<store::Checksum>& checksums) {
+  return !checksums.empty() && checksums.front().parts != 0 ? "COMPOSITE" : "FULL_OBJECT";
+}
+
 void add_default_checksum(PutRequest& put) {
   if (put.md5_etag && put.expected.empty() && !put.compute) put.compute = default_checksum;
 }

@@ -17,6 +17,8 @@ std::string checksum_header(Algorithm algorithm);
 std::string checksum_element(Algorithm algorithm);
 // Base64, with "-n" when composite.
 std::string format_checksum(const store::Checksum& checksum);
+// "FULL_OBJECT" or "COMPOSITE": of all checksums of an object.
+std::string_view checksum_type(const std::vector<store::Checksum>& checksums);
 // Base64 of exactly the digest's size, "-n" allowed. invalid_checksum.
 Result<store::Checksum> parse_checksum(Algorithm algorithm, std::string_view text);
 

@@ -8,6 +8,7 @@
 #include "base/request_trace.h"
 #include "memory/budget.h"
 #include "s3/objects/body_digests.h"
+#include "s3/objects/encryption.h"
 
 namespace verbena::s3 {
 namespace {
@@ -89,6 +90,8 @@ Result<void> verify_checksums(const std::vector<store::Checksum>& expected,
   }
   return {};
 }
+
+bool has_md5_etag(const BucketAccess& access, const Seal& seal) { return !seal.opaque_etag() && !access.opaque_etags; }
 
 std::string random_etag() {
   // A counter encrypted by a secret of the thread: as good as random, without a system call.

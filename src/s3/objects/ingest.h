@@ -9,10 +9,16 @@
 
 namespace verbena::s3 {
 
+struct BucketAccess;
+class Seal;
+
 inline constexpr uint64_t put_size_max = 5 * GiB;  // S3: larger objects are uploaded in parts
 
 // A random entity tag, which does not look like an MD5.
 std::string random_etag();
+// Whether the entity tag of an object of one body is its MD5: not where that would reveal the plain bytes, nor in a
+// bucket whose entity tags are no MD5s.
+bool has_md5_etag(const BucketAccess& access, const Seal& seal);
 
 // Checks that each expected checksum is among the computed ones: malformed_trailer, bad_digest.
 Result<void> verify_checksums(const std::vector<store::Checksum>& expected,

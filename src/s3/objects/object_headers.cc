@@ -133,6 +133,13 @@ Result<void> check_storage_class(const Headers& headers, std::string_view bucket
   return {};
 }
 
+Result<void> check_headers_for(const Headers& headers, std::string_view bucket) {
+  VB_TRY(check_storage_class(headers, bucket));
+  const auto is_redirect = [](const auto& header) { return header.first == redirect_header; };
+  if (!is_directory_bucket(bucket) || std::ranges::none_of(headers, is_redirect)) return {};
+  return fail(Errc::not_implemented, "Objects of directory buckets have no redirect.");
+}
+
 void name_storage_class(Headers& headers, std::string_view bucket) {
   if (is_directory_bucket(bucket)) return set_storage_class(headers, express_class);
   std::erase_if(headers,

@@ -38,6 +38,10 @@ Result<void> set_redirect(Headers& headers, std::optional<std::string_view> loca
 // (invalid_storage_class), and STANDARD is stored as no class. name_storage_class() is for headers that are stored:
 // policies judge those of the request.
 Result<void> check_storage_class(const Headers& headers, std::string_view bucket);
+// Whether objects of that bucket may have these headers: their storage class, and a redirect, which objects of
+// directory buckets do not have (not_implemented). Over HTTP the table of headers refuses it earlier
+// (s3_http/header_table.h).
+Result<void> check_headers_for(const Headers& headers, std::string_view bucket);
 void name_storage_class(Headers& headers, std::string_view bucket);
 Result<void> settle_storage_class(Headers& headers, std::string_view bucket);  // both
 

@@ -98,7 +98,7 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
 
   Sealing sealing = make_sealing(service, request, std::move(plan.encryption));
   add_default_checksum(request);
-  if (request.append || sealing.seal.opaque_etag() || access.opaque_etags) request.md5_etag = false;
+  if (request.append || !has_md5_etag(access, sealing.seal)) request.md5_etag = false;
   if (request.append) VB_CO_TRY(co_await prepare_append(service, call, access, request, size));
   Reservation room;
   if (access.has_quota()) {

@@ -19,7 +19,7 @@ Result<void> check_request(const Service& service, const PlannedWrite& write) {
   VB_TRY(check_new_key(write.key));
   if (write.headers == nullptr) return {};
   VB_TRY(check_object_headers(*write.headers, &service.store));
-  return check_storage_class(*write.headers, write.bucket);
+  return check_headers_for(*write.headers, write.bucket);
 }
 
 Task<Result<void>> fetch(Service& service, const PlannedWrite& write, WriteNeed what, WriteFacts& have) {

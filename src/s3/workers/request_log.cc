@@ -23,6 +23,7 @@
 #include "s3/access/authorize.h"
 #include "s3/access/bound.h"
 #include "s3/access/quota.h"
+#include "s3/documents/bucket_document.h"
 #include "s3/events/announce.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/ingest.h"
@@ -210,7 +211,7 @@ Task<Result<void>> RequestLog::write(const Batch& batch) {
   memory::TextSource source(batch.lines);
   const Call caller;
   PutRequest request;
-  request.md5_etag = !seal.opaque_etag();
+  request.md5_etag = has_md5_etag(*access, seal);
   Reservation none;  // only used for bodies of unknown length
   VB_CO_ASSIGN(store::ObjectInfo info, co_await ingest(service_, caller, *writer, request, source, none, nullptr));
   seal.mark_object(service_, rule.target_bucket, key, info);

@@ -49,7 +49,7 @@ class RequestLog {
     size_t queued_bytes_max = 16 * MiB;
     std::chrono::milliseconds stop_max{10'000};  // after it a stop begins no delivery
   };
-  RequestLog(Service& service, Options options) : service_(service), options_(options) {}
+  RequestLog(Service& service, Options options) : service_(service), options_(options), in_use_(*service.buckets_log) {}
   ~RequestLog() { stop(); }
   RequestLog(const RequestLog&) = delete;
 
@@ -62,7 +62,8 @@ class RequestLog {
 
   // Null: that bucket's requests are not logged.
   Task<std::shared_ptr<LogEntry>> begin(const std::string& bucket);
-  // Called when the first bucket has logging. Until then begin() need not be called.
+  // Called when the first bucket has logging. Until then begin() need not be called. An access record of a bucket with
+  // logging does the same (access/access.cc).
   void use() { in_use_.store(true, std::memory_order_relaxed); }
   bool in_use() const { return in_use_.load(std::memory_order_relaxed); }
   // Thread-safe; does not wait.
@@ -105,7 +106,7 @@ class RequestLog {
 
   Service& service_;
   const Options options_;
-  std::atomic<bool> in_use_{false};
+  std::atomic<bool>& in_use_;
   std::mutex mutex_;
   std::map<std::string, Batch> batches_;  // by destination
   size_t queued_bytes_ = 0;

@@ -251,6 +251,20 @@ TEST_F(BucketLogs, RequestsAreDeliveredAsAnObject) {
   EXPECT_EQ(all.find("REST.GET.OBJECT k"), all.rfind("REST.GET.OBJECT k"));
 }
 
+// The log of another server stayed off until that was started again.
+TEST_F(BucketLogs, BeginWhereAnotherServerHasSetThem) {
+  Service other{store, *arena, system_clock(), "us-east-1", &verifier};
+  RequestLog others_log(other, {});
+  other.request_log = &others_log;
+  ASSERT_TRUE(run(bucket_access(other, "bucket")));
+  EXPECT_FALSE(others_log.in_use());
+  ASSERT_EQ(configure(enabled(to_logs)).status, 200);
+  other.access->changed("bucket");  // as the first server tells it
+  ASSERT_TRUE(run(bucket_access(other, "bucket")));
+  EXPECT_TRUE(others_log.in_use());
+  EXPECT_NE(run(others_log.begin("bucket")), nullptr);
+}
+
 TEST_F(BucketLogs, EachKeyOfADeleteHasARecord) {
   ASSERT_EQ(configure(enabled(to_logs)).status, 200);
   const std::string body = "<Delete><Object><Key>a</Key></Object><Object><Key>b</Key></Object></Delete>";

@@ -145,6 +145,13 @@ Task<Result<void>> change_etags(Context& context, bool fast) {
   co_return co_await keep_etag_setting(context, fast);
 }
 
+// Object lock is turned on by its own verb, which asks for versions: not by creating the bucket again.
+Task<Result<void>> check_is_locked(Context& context) {
+  VB_CO_ASSIGN(const store::BucketInfo info, co_await context.service.store.bucket(context.bucket));
+  if (!info.lock.enabled) co_return fail(Errc::invalid_bucket_state, "create bucket: it has no object lock");
+  co_return Result<void>();
+}
+
 // The owner creates its bucket again: properties in headers are authorized and checked as by their own verbs.
 Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted,
                                  const std::optional<store::Durability>& durability) {
@@ -168,6 +175,7 @@ Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted
     VB_CO_TRY(authorize(context.service, context.caller(), *present, asked));
     VB_CO_ASSIGN(acl, allowed_acl(access, make_acl(wanted.acl, access.owner, access.owner), wanted.acl));
   }
+  if (wanted.object_lock) VB_CO_TRY(co_await check_is_locked(context));
   if (durability) VB_CO_TRY(co_await change_durability(context, *present, *durability));
   co_return co_await keep_bucket_access(context, wanted, acl);
 }

@@ -9,6 +9,8 @@
 namespace verbena::s3 {
 namespace {
 
+constexpr int confirmed_attempts_max = 10;
+
 Result<auth::PolicyPtr> read_policy(const std::string& text, std::string_view bucket) {
   auto policy = auth::parse_policy(text, auth::PolicyKind::resource);
   if (!policy && policy.error() == Errc::too_large) {
@@ -21,6 +23,30 @@ Result<auth::PolicyPtr> read_policy(const std::string& text, std::string_view bu
     return fail(Errc::malformed_policy, "Action does not apply to any resource(s) in statement.");
   }
   return policy;
+}
+
+// A policy and what says that it binds the owner's root are two documents. Whatever is done at once, and wherever a
+// crash comes, no policy binds the root that was not confirmed: the binding names one policy by its text, and a policy
+// that is not confirmed is set after the binding is removed. Nor is a confirmed policy, once that is answered, in force
+// without its binding: this is set after the policy, and only if no other request has set another one meanwhile; a
+// request that removes it afterwards has yet to set, or to remove, the policy.
+Task<Result<void>> keep_unconfirmed(Context& context, const std::string& text) {
+  VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_binding_document));
+  co_return co_await keep_document(context.service, context.bucket, policy_document, text);
+}
+
+Task<Result<void>> keep_confirmed(Context& context, const std::string& text) {
+  for (int attempt = 0; attempt < confirmed_attempts_max; ++attempt) {
+    const auto found = co_await context.service.store.document(context.bucket, policy_binding_document);
+    if (!found && !(found.error() == Errc::not_found)) co_return std::unexpected(found.error());
+    const store::Document was = found ? *found : nullptr;
+    VB_CO_TRY(co_await keep_document(context.service, context.bucket, policy_document, text));
+    auto bound =
+        co_await replace_document(context.service, context.bucket, policy_binding_document, was, policy_binding(text));
+    if (!bound && bound.error() == Errc::precondition_failed) continue;
+    co_return bound;
+  }
+  co_return fail(Errc::slow_down, "policy: it is changed too often");
 }
 
 }  // namespace
@@ -42,20 +68,19 @@ Task<Result<void>> serve_put_bucket_policy(Context& context) {
     co_return fail(Errc::access_denied, "policy: public policies are blocked");
   }
   const auto confirmed = context.header("x-amz-confirm-remove-self-bucket-access");
-  const bool binds_root = confirmed == "true" || confirmed == "True";
-  VB_CO_TRY(co_await keep_document(context.service, context.bucket, policy_document, text));
-  if (binds_root) {
-    VB_CO_TRY(co_await keep_document(context.service, context.bucket, policy_binding_document, "root"));
+  const bool is_confirmed = confirmed == "true" || confirmed == "True";
+  if (is_confirmed) {
+    VB_CO_TRY(co_await keep_confirmed(context, text));
   } else {
-    VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_binding_document));
+    VB_CO_TRY(co_await keep_unconfirmed(context, text));
   }
   reply_no_content(context);
   co_return Result<void>();
 }
 
 Task<Result<void>> serve_delete_bucket_policy(Context& context) {
-  VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_document));
   VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_binding_document));
+  VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_document));
   reply_no_content(context);
   co_return Result<void>();
 }

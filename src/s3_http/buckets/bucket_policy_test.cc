@@ -1,5 +1,7 @@
 // Policies of buckets and users, tested through the router.
+#include "s3/access/access.h"
 #include "s3/access/test_access.h"
+#include "s3/documents/bucket_document.h"
 
 namespace verbena::s3 {
 namespace {
@@ -50,6 +52,41 @@ TEST_F(BucketPolicyTest, TheOwnersRootIsDeniedButNotLockedOut) {
   EXPECT_EQ(status(alice_, "DELETE", "/bucket?policy"), 403);
   EXPECT_EQ(status(auth::superuser(), "DELETE", "/bucket?policy"), 204);
   EXPECT_EQ(status(alice_, "GET", "/bucket/key"), 200);
+}
+
+// The policy and its binding were two changes in the wrong order: one request's policy got the other's binding.
+TEST_F(BucketPolicyTest, AConfirmationBindsTheRootToNoOtherPolicy) {
+  const auto denies = [](const std::string& action) {
+    return R"({"Effect":"Deny","Principal":"*","Action":")" + action + R"(","Resource":"arn:aws:s3:::bucket"})";
+  };
+  const std::string locks = denies("s3:DeleteBucketPolicy"), also_locks = denies("s3:*");
+  const Headers confirmed = {{"x-amz-confirm-remove-self-bucket-access", "true"}};
+  store.before_replacement = [&] { EXPECT_EQ(policy(locks).status, 204); };
+  EXPECT_EQ(policy(also_locks, confirmed).status, 204);
+  EXPECT_EQ(status(alice_, "DELETE", "/bucket?policy"), 204) << "the last one was not confirmed";
+  store.before_replacement = [&] { EXPECT_EQ(policy(locks, confirmed).status, 204); };
+  EXPECT_EQ(policy(also_locks, confirmed).status, 204);
+  EXPECT_EQ(status(alice_, "DELETE", "/bucket?policy"), 403) << "both were";
+  EXPECT_EQ(status(alice_, "HEAD", "/bucket"), 403) << "the one that was answered last holds";
+  const std::string same = R"({"Version":"2012-10-17","Statement":)" + also_locks + "}";
+  EXPECT_EQ(as(auth::superuser(), "PUT", "/bucket?policy", same).status, 204);
+  EXPECT_EQ(status(alice_, "DELETE", "/bucket?policy"), 204) << "the same text as before, and not confirmed";
+}
+
+// As after a crash between the two changes of a request.
+TEST_F(BucketPolicyTest, ABindingHoldsForThePolicyThatItNames) {
+  const std::string deny = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
+                           R"("Action":"s3:*","Resource":"arn:aws:s3:::bucket"}})";
+  store.document("bucket", "policy", deny);
+  store.document("bucket", "policy-binding", policy_binding("another"));
+  service.access->changed("bucket");
+  EXPECT_EQ(status(alice_, "GET", "/bucket?policy"), 200);
+  store.document("bucket", "policy-binding", policy_binding(deny));
+  service.access->changed("bucket");
+  EXPECT_EQ(status(alice_, "GET", "/bucket?policy"), 403);
+  store.document("bucket", "policy-binding", "root");  // by an earlier version
+  service.access->changed("bucket");
+  EXPECT_EQ(status(alice_, "GET", "/bucket?policy"), 403);
 }
 
 TEST_F(BucketPolicyTest, UsersHaveWhatTheirPoliciesAllow) {

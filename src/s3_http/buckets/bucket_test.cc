@@ -90,6 +90,19 @@ TEST_F(Buckets, MadeAgainByTheOwnerIs200InUsEast1And409Elsewhere) {
   EXPECT_EQ(again.element("BucketName"), "one");
 }
 
+// It was answered as if the bucket had got one.
+TEST_F(Buckets, MadeAgainWithObjectLockIsRefusedWhereThereIsNone) {
+  const Headers with_lock = {{"x-amz-bucket-object-lock-enabled", "true"}, {"x-verbena-durability", "memory"}};
+  make_bucket();
+  const Reply refused = call("PUT", "/bucket", with_lock);
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(refused.code, "InvalidBucketState");
+  EXPECT_EQ(call("HEAD", "/bucket").header("x-verbena-durability"), "sync") << "nothing was changed";
+  EXPECT_EQ(call("PUT", "/locked", {{"x-amz-bucket-object-lock-enabled", "true"}}).status, 200);
+  EXPECT_EQ(call("PUT", "/locked", with_lock).status, 200);
+  EXPECT_EQ(call("HEAD", "/locked").header("x-verbena-durability"), "memory");
+}
+
 TEST_F(Buckets, TheLocationConstraintMustBeOurRegion) {
   const auto body = [](const std::string& region) {
     return "<CreateBucketConfiguration><LocationConstraint>" + region +
@@ -133,6 +146,17 @@ TEST_F(Buckets, EntityTagsAreMd5sUnlessTheBucketSaysFast) {
   EXPECT_EQ(call("PUT", "/quick/k", {{"if-match", tag}}, "abc").status, 200);
   EXPECT_EQ(call("PUT", "/quick/k", {{"if-match", tag}}, "abc").code, "PreconditionFailed");
   EXPECT_EQ(call("PUT", "/quick/k", {{"content-md5", "AAAAAAAAAAAAAAAAAAAAAA=="}}, "abc").code, "BadDigest");
+  // Copies as well as bodies, also of parts.
+  const Headers of_plain = {{"x-amz-copy-source", "/plain/k"}};
+  const Reply copied = call("PUT", "/quick/copy", of_plain);
+  EXPECT_NE(copied.element("ETag").find('-'), std::string::npos) << copied.body;
+  EXPECT_EQ(call("HEAD", "/quick/copy").header("etag").substr(1, 34), copied.element("ETag").substr(6, 34));
+  const std::string upload = call("POST", "/quick/parts?uploads").element("UploadId");
+  const Reply part = call("PUT", "/quick/parts?partNumber=1&uploadId=" + upload, of_plain);
+  EXPECT_NE(part.element("ETag").find('-'), std::string::npos) << part.body;
+  EXPECT_EQ(call("PUT", "/plain/copy", of_plain).element("ETag"), "&quot;900150983cd24fb0d6963f7d28e17f72&quot;");
+  EXPECT_EQ(call("PUT", "/plain/copy", {{"x-amz-copy-source", "/quick/k"}}).element("ETag"),
+            "&quot;900150983cd24fb0d6963f7d28e17f72&quot;");
   // Sent again it changes the bucket.
   EXPECT_EQ(call("PUT", "/quick", {{"x-verbena-etag", "md5"}}).status, 200);
   EXPECT_EQ(call("PUT", "/quick/k", {}, "abc").header("etag"), md5);

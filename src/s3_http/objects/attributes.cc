@@ -18,33 +18,35 @@ struct Wanted {
   bool etag = false, checksum = false, parts = false, storage_class = false, size = false;
 };
 
-// x-amz-object-attributes: a list, perhaps in several headers.
+Result<void> want(std::string_view one, Wanted& wanted) {
+  bool* const known = one == "ETag"           ? &wanted.etag
+                      : one == "Checksum"     ? &wanted.checksum
+                      : one == "ObjectParts"  ? &wanted.parts
+                      : one == "StorageClass" ? &wanted.storage_class
+                      : one == "ObjectSize"   ? &wanted.size
+                                              : nullptr;
+  if (known == nullptr) return fail(Errc::invalid_argument, "Invalid attribute name specified.");
+  *known = true;
+  return {};
+}
+
+// x-amz-object-attributes: a list, perhaps in several headers, or in the query of a presigned URL.
 Result<Wanted> read_wanted(const Context& context) {
   Wanted wanted;
   bool any = false;
-  for (const auto& [name, value] : context.request.headers) {
-    if (name != "x-amz-object-attributes") continue;
-    std::string_view rest = value;
-    while (!rest.empty()) {
-      const size_t cut = std::min(rest.find(','), rest.size());
-      std::string_view one = rest.substr(0, cut);
-      rest.remove_prefix(std::min(cut + 1, rest.size()));
-      while (one.starts_with(' ')) one.remove_prefix(1);
-      while (one.ends_with(' ')) one.remove_suffix(1);
-      if (one == "ETag") {
-        wanted.etag = true;
-      } else if (one == "Checksum") {
-        wanted.checksum = true;
-      } else if (one == "ObjectParts") {
-        wanted.parts = true;
-      } else if (one == "StorageClass") {
-        wanted.storage_class = true;
-      } else if (one == "ObjectSize") {
-        wanted.size = true;
-      } else {
-        return fail(Errc::invalid_argument, "Invalid attribute name specified.");
+  for (const HeaderSpan headers : {context.request.headers, HeaderSpan(context.hoisted)}) {
+    for (const auto& [name, value] : headers) {
+      if (name != "x-amz-object-attributes") continue;
+      std::string_view rest = value;
+      while (!rest.empty()) {
+        const size_t cut = std::min(rest.find(','), rest.size());
+        std::string_view one = rest.substr(0, cut);
+        rest.remove_prefix(std::min(cut + 1, rest.size()));
+        while (one.starts_with(' ')) one.remove_prefix(1);
+        while (one.ends_with(' ')) one.remove_suffix(1);
+        VB_TRY(want(one, wanted));
+        any = true;
       }
-      any = true;
     }
   }
   if (!any) return fail(Errc::invalid_request, "The x-amz-object-attributes header is required.");
@@ -55,7 +57,7 @@ void write_checksums(XmlWriter& xml, const std::vector<store::Checksum>& checksu
   if (checksums.empty()) return;
   xml.open("Checksum");
   for (const auto& checksum : checksums) xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
-  xml.element("ChecksumType", checksums.front().parts != 0 ? "COMPOSITE" : "FULL_OBJECT");
+  xml.element("ChecksumType", checksum_type(checksums));
   xml.close();
 }
 

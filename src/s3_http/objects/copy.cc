@@ -154,27 +154,22 @@ void add_source_version(Context& context, const store::ObjectInfo& from) {
   if (!from.version_id.empty()) context.reply_header("x-amz-copy-source-version-id", from.version_id);
 }
 
-// Keeps the source's checksums if they are of the whole object; recomputes composite ones and the requested one. A copy
-// of a source without checksums gets the default one.
+// Keeps the source's checksums if they are of the whole object; recomputes composite ones and the requested one, beside
+// which the copy has none. A copy of a source without checksums gets the default one.
 Result<std::vector<store::Checksum>> plan_copy_checksums(const Context& context, const store::ObjectInfo& source,
                                                          BodyDigests& digests) {
+  VB_ASSIGN(const auto algorithm, read_checksum_algorithm(context));
   std::vector<store::Checksum> kept;
   for (const auto& checksum : source.checksums) {
+    if (algorithm && checksum.algorithm != *algorithm) continue;
     if (checksum.parts == 0) {
       kept.push_back(checksum);
     } else {
       digests.want(checksum.algorithm);
     }
   }
-  VB_ASSIGN(const auto algorithm, read_checksum_algorithm(context));
-  if (algorithm) {
-    const auto same = [&](const store::Checksum& c) { return c.algorithm == *algorithm; };
-    const bool have = std::ranges::any_of(kept, same);
-    std::erase_if(kept, [&](const store::Checksum& c) { return c.algorithm != *algorithm; });
-    if (!have) digests.want(*algorithm);
-  } else if (source.checksums.empty()) {
-    digests.want(default_checksum);
-  }
+  if (algorithm && kept.empty()) digests.want(*algorithm);
+  if (!algorithm && source.checksums.empty()) digests.want(default_checksum);
   return kept;
 }
 
@@ -185,7 +180,7 @@ std::string copy_result_xml(bool part, const std::string& etag, int64_t modified
   xml.element("LastModified", format_iso8601(modified_us));
   xml.quoted("ETag", etag);
   for (const auto& checksum : checksums) xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
-  if (!part && !checksums.empty()) xml.element("ChecksumType", "FULL_OBJECT");  // a copy is one body
+  if (!part && !checksums.empty()) xml.element("ChecksumType", checksum_type(checksums));
   return xml.finish();
 }
 
@@ -297,8 +292,9 @@ Task<Result<void>> serve_copy_object(Context& context) {
   // The bytes and so their MD5 are the same; an entity tag of a multipart upload, or one by RDMA token, is no MD5 of
   // the copy.
   VB_CO_ASSIGN(const Seal seal, co_await plan_seal(context.service, context.bucket, context.key, std::move(wish)));
-  const bool keep_etag = is_md5(from.etag) && !seal.opaque_etag();
-  if (!keep_etag && !seal.opaque_etag()) digests.want_md5();
+  const bool md5_etag = has_md5_etag(*target, seal);
+  const bool keep_etag = md5_etag && is_md5(from.etag);
+  if (md5_etag && !keep_etag) digests.want_md5();
 
   if (target->bound != nullptr) VB_CO_TRY(target->bound->check_size(from.size));
   VB_CO_ASSIGN(const CopyCosts costs, co_await reserve_copy(context, from.size, 1));
@@ -313,7 +309,7 @@ Task<Result<void>> serve_copy_object(Context& context) {
     if (!replace_tags) VB_CO_TRY(co_await authorize_tags(context, source, from));
     VB_CO_ASSIGN(info.attributes, co_await authorize_copy(context, info, replace_tags, conditions));
   }
-  info.etag = keep_etag ? from.etag : seal.opaque_etag() ? random_etag() : to_hex(as_bytes(digests.md5()));
+  info.etag = keep_etag ? from.etag : md5_etag ? to_hex(as_bytes(digests.md5())) : random_etag();
   seal.mark_object(context.service, context.bucket, context.key, info);
   for (const auto& checksum : digests.checksums()) info.checksums.push_back(checksum);
   VB_CO_ASSIGN(conditions.announcement,
@@ -355,7 +351,7 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   VB_CO_ASSIGN(const CustomerKeyPtr customer, read_customer_key(context, own_key_prefix));
   VB_CO_ASSIGN(const Seal seal, part_seal(context.service, upload, customer));
   BodyDigests digests;
-  digests.want_md5();
+  if (!target->opaque_etags) digests.want_md5();
   digests.want(upload.checksum_algorithm.value_or(default_checksum));
   VB_CO_ASSIGN(const CopyCosts costs, co_await reserve_copy(context, extent.length, 0));
   VB_CO_ASSIGN(auto writer, co_await context.service.store.create_part(context.bucket, context.key, upload_id, number,
@@ -366,8 +362,8 @@ Task<Result<void>> serve_upload_part_copy(Context& context) {
   if (again) VB_CO_TRY(co_await authorize_upload(context, action::put_object));
   store::ObjectInfo part;
   part.size = extent.length;
-  part.etag = to_hex(as_bytes(digests.md5()));
-  if (seal.opaque_etag()) part.etag = seal.part_etag(number, part.etag);
+  part.etag = target->opaque_etags ? random_etag() : to_hex(as_bytes(digests.md5()));
+  if (seal.opaque_etag() && !target->opaque_etags) part.etag = seal.part_etag(number, part.etag);
   seal.mark_part(part);
   part.checksums = digests.checksums();
   store::CommitConditions none;

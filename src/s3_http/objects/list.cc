@@ -8,6 +8,7 @@
 #include "base/turns.h"
 #include "base/xml_escape.h"
 #include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
 #include "s3/objects/object_headers.h"
 #include "s3_http/objects/listing.h"
 #include "s3_http/verbs.h"
@@ -74,7 +75,7 @@ class EntryText {
     reserve(key.size() + etag.size());
     put("<Contents><Key>"), put(key), put("</Key><LastModified>"), put(modified_.of(info.modified_us));
     put("</LastModified><ETag>&quot;"), put(etag), put("&quot;</ETag>");
-    for (const auto& checksum : info.checksums) write(checksum);
+    if (!info.checksums.empty()) write(info.checksums);
     put("<Size>"), put(info.size), put("</Size>");
   }
 
@@ -103,11 +104,12 @@ class EntryText {
   static constexpr size_t flush_bytes = 1 * KiB;
   static constexpr size_t fixed_bytes = 512;  // more than the names and numbers between two reserves take
 
-  void write(const store::Checksum& checksum) {
-    const std::string_view algorithm = to_string(checksum.algorithm);
-    put("<ChecksumAlgorithm>"), put(algorithm), put("</ChecksumAlgorithm><ChecksumType>");
-    put(std::string_view(checksum.parts != 0 ? "COMPOSITE" : "FULL_OBJECT")), put("</ChecksumType>");
-    reserve(0);
+  void write(const std::vector<store::Checksum>& checksums) {
+    for (const auto& checksum : checksums) {
+      put("<ChecksumAlgorithm>"), put(to_string(checksum.algorithm)), put("</ChecksumAlgorithm>");
+      reserve(0);
+    }
+    put("<ChecksumType>"), put(checksum_type(checksums)), put("</ChecksumType>");
   }
 
   void reserve(size_t bytes) {

@@ -2,6 +2,7 @@
 #include "base/date.h"
 #include "base/turns.h"
 #include "s3/access/authorize.h"
+#include "s3/objects/checksums.h"
 #include "s3/objects/object_headers.h"
 #include "s3_http/objects/listing.h"
 #include "s3_http/verbs.h"
@@ -19,10 +20,8 @@ void write_version(XmlWriter& xml, const Context& context, const NameEncoder& en
   xml.element("LastModified", format_iso8601(info.modified_us));
   if (!info.delete_marker) {
     xml.quoted("ETag", info.etag);
-    for (const auto& checksum : info.checksums) {
-      xml.element("ChecksumAlgorithm", to_string(checksum.algorithm));
-      xml.element("ChecksumType", checksum.parts != 0 ? "COMPOSITE" : "FULL_OBJECT");
-    }
+    for (const auto& checksum : info.checksums) xml.element("ChecksumAlgorithm", to_string(checksum.algorithm));
+    if (!info.checksums.empty()) xml.element("ChecksumType", checksum_type(info.checksums));
     xml.element("Size", info.size);
     xml.element("StorageClass", storage_class(info.headers));
     const std::string_view version_id = info.version_id.empty() ? std::string_view("null") : info.version_id;

@@ -55,7 +55,7 @@ Result<std::pair<store::LockMode, int64_t>> parse_retention(std::string_view tex
   pugi::xml_document document;
   VB_ASSIGN(const pugi::xml_node root, load_xml(document, text, "Retention"));
   VB_TRY(check_children(root, {"Mode", "RetainUntilDate"}));
-  if (!root.first_child()) return std::pair(store::LockMode::none, int64_t{0});
+  if (is_empty(root)) return std::pair(store::LockMode::none, int64_t{0});
   VB_ASSIGN(const store::LockMode mode, parse_mode(trimmed_text(root.child("Mode")), Errc::malformed_xml));
   const auto until_us = parse_iso8601(trimmed_text(root.child("RetainUntilDate")));
   if (!until_us) return fail(Errc::malformed_xml, "xml: RetainUntilDate");

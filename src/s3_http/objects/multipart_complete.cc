@@ -183,8 +183,8 @@ std::string result_xml(const Context& context, const store::ObjectInfo& info) {
   xml.quoted("ETag", info.etag);
   for (const auto& checksum : info.checksums) {
     xml.element(checksum_element(checksum.algorithm), format_checksum(checksum));
-    xml.element("ChecksumType", checksum.parts != 0 ? "COMPOSITE" : "FULL_OBJECT");
   }
+  if (!info.checksums.empty()) xml.element("ChecksumType", checksum_type(info.checksums));
   return xml.finish();
 }
 

@@ -284,6 +284,9 @@ TEST_F(Objects, AttributesAclAndTagsTellTheTruth) {
   EXPECT_EQ(r.element("ObjectSize"), "4");
   EXPECT_EQ(r.element("ChecksumCRC32"), base64_digest(Algorithm::crc32, "data"));
   EXPECT_EQ(call("GET", "/bucket/k?attributes").status, 400);
+  r = call("GET", "/bucket/k?attributes&X-Amz-Object-Attributes=ETag%2CObjectSize");
+  EXPECT_EQ(r.element("ObjectSize"), "4") << "in the query of a presigned URL: " << r.body;
+  EXPECT_EQ(r.count("StorageClass"), 0u) << r.body;
   r = call("GET", "/bucket/k?acl");
   EXPECT_EQ(r.element("Permission"), "FULL_CONTROL");
   EXPECT_EQ(call("GET", "/bucket/none?acl").code, "NoSuchKey");
