@@ -37,11 +37,11 @@ WAITED_MAX = 0.25
 
 
 def titles(arguments):
-    files = f"{arguments.files:,} x 4 KiB"
+    files = f"{arguments.created:,} x 4 KiB"
     return {"random": "4 KiB, random reads, one caller", "sequential_1m": "1 MiB, sequential reads",
             "sequential_16m": "16 MiB, sequential reads", "sequential_1m_buffered": "1 MiB, sequential, with read-ahead",
             "sequential_16m_buffered": "16 MiB, sequential, with read-ahead", "create": f"{files} created",
-            "list": f"{files} listed, with sizes", "read": f"{files} read", "values": f"{files} listed and read",
+            "list": f"{arguments.files:,} x 4 KiB listed, with sizes", "read": f"{files} read", "values": f"{files} listed and read",
             "checkpoint": f"{plot.size_text(arguments.checkpoint)} written"}
 
 
@@ -104,12 +104,15 @@ def in_guest(arguments, *command, rdma="rxe"):
 def one_round(arguments):
     bin_folder = pathlib.Path(arguments.program).parent / "bin"
     command = ["env", f"VERBENA={arguments.program}", "python3", "bench/rivals_guest.py", "--load", str(bin_folder / "rivals_load"),
-               "--large", str(arguments.large), "--files", str(arguments.files), "--checkpoint", str(arguments.checkpoint),
+               "--large", str(arguments.large), "--files", str(arguments.files), "--created", str(arguments.created),
+               "--checkpoint", str(arguments.checkpoint),
                "--seconds", str(arguments.seconds)]
     if (bin_folder / "rivals_fuse").exists():
         command += ["--fuse", str(bin_folder / "rivals_fuse")]
     if arguments.sides:
         command += ["--sides", arguments.sides]
+    if arguments.rows:
+        command += ["--rows", arguments.rows]
     status, output, _ = in_guest(arguments, *command)
     found = parsed(output)
     if (VERBS, "random") not in found or (NFS, "random") not in found:
@@ -288,7 +291,8 @@ METHOD = [
     "NFS and NVMe move plain bytes, so Verbena does, too (`rdma.tcp_encryption: off`; over verbs a client without TLS asks for no "
     "encryption). Verbena has one of the guest's two CPUs (`cores: 1`), for its core asks the device again and again.",
     "",
-    "Small files lie in 16 folders, one for each of 16 callers. Verbena's callers use batches: 256 objects in a PUT_MANY or "
+    "Small files lie in 16 folders, one for each of 16 callers. Those that are listed are there before, written by the server's side "
+    "where NFS exports its folder, and else by the client. Verbena's callers use batches: 256 objects in a PUT_MANY or "
     "GET_MANY, 1,000 in a page of a listing, with the values in the row of that name. A file system has a call for each file: that is "
     "the difference which these rows show. The checkpoint is one caller's: buffered writes of 16 MiB and fsync, or one PUT.",
     "",
@@ -304,8 +308,8 @@ def not_had(rounds, boots, arguments):
            "- InfiniBand's link layer, a real NIC: there is none here, and soft devices emulate Ethernet's only."]
     if arguments.checkpoint < 1 << 30:
         out.append(f"- A checkpoint of 1 GiB: {plot.size_text(arguments.checkpoint)} is what emulated CPUs move in an acceptable time.")
-    if arguments.files < 10_000:
-        out.append(f"- 10,000 small files: {arguments.files:,} were created, for the same reason.")
+    if arguments.created < 10_000:
+        out.append(f"- 10,000 small files created and read: {arguments.created:,} were, for over soft-RoCE NFS creates a dozen a second.")
     return out
 
 
@@ -373,7 +377,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=0, help="(default 3, quick 1)")
     parser.add_argument("--seconds", type=float, default=0, help="a row of reads (default 2, quick 0.5)")
-    parser.add_argument("--files", type=int, default=0, help="small files (default 10000, quick 320)")
+    parser.add_argument("--files", type=int, default=0, help="small files that are listed (default 10000, quick 320)")
+    parser.add_argument("--created", type=int, default=0, help="small files that are created and read (default 1000, quick 320)")
     parser.add_argument("--large", type=int, default=64 * MIB, help="bytes of the file that is read")
     parser.add_argument("--checkpoint", type=int, default=0, help="bytes of it (default 256 MiB, quick 32 MiB)")
     parser.add_argument("--memory", default="6G", help="of the guest")
@@ -381,11 +386,13 @@ def main():
     parser.add_argument("--no-boots", action="store_true", help="leave out the boots with soft-iWARP")
     parser.add_argument("--out", type=pathlib.Path, default=report.ROOT / "docs", help="folder of rivals.md and rivals.svg")
     parser.add_argument("--sides", help="only these of rivals_guest.py's, with commas")
+    parser.add_argument("--rows", help="only these of rivals_guest.py's, with commas; random is one of them")
     arguments = parser.parse_args()
     arguments.program = os.environ.get("VERBENA") or str(report.ROOT / "build" / "verbena")  # bin/ beside it has the load
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
     arguments.seconds = arguments.seconds or (0.5 if arguments.quick else 2)
     arguments.files = arguments.files or (320 if arguments.quick else 10_000)
+    arguments.created = arguments.created or (320 if arguments.quick else 1000)
     arguments.checkpoint = arguments.checkpoint or (32 if arguments.quick else 256) * MIB
     info, rounds = report.machine(), []
     for i in range(arguments.rounds):

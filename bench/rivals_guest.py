@@ -22,7 +22,8 @@ import guest  # noqa: E402
 
 DATA, MOUNT, EXPORT = "/run/rivals", "/run/rivals-mount", "/run/rivals/export"
 NQN = "nqn.2026-11.verbena:rivals"
-ROWS = ("random", "sequential_1m", "sequential_16m", "create", "list", "read", "values", "checkpoint")
+# "list" after what writes the files that it lists, which are more than those that are created.
+ROWS = ("random", "sequential_1m", "sequential_16m", "create", "read", "values", "list", "checkpoint")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -53,10 +54,10 @@ class Load:
     def __init__(self, arguments):
         self.arguments = arguments
 
-    def __call__(self, way, row, place, servers, as_client):
+    def __call__(self, way, row, place, servers, as_client, files=None):
         a = self.arguments
-        command = [*(guest.AS_CLIENT if as_client else []), a.load, way, row, place, str(a.seconds), str(a.large), str(a.files),
-                   str(a.checkpoint)]
+        command = [*(guest.AS_CLIENT if as_client else []), a.load, way, row, place, str(a.seconds), str(a.large),
+                   str(files or (a.files if row == "list" else a.created)), str(a.checkpoint)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                    env=dict(os.environ, AWS_ENDPOINT_URL=guest.HTTP, **guest.KEYS))
         if process.stdout.readline() != "ready\n":
@@ -76,10 +77,10 @@ def say(side, row, found):
 
 
 class Mounted:
-    """A file system whose client forgets all it has cached before each row."""
+    """A file system whose client forgets all it has cached before each row. `folder`: where its server has the files."""
 
-    def __init__(self, name, mount, servers):
-        self.name, self.mount, self.servers = name, mount, servers
+    def __init__(self, name, mount, servers, folder=None):
+        self.name, self.mount, self.servers, self.folder = name, mount, servers, folder
 
     def row(self, load, row, way="direct"):
         subprocess.run(self.mount, check=True)
@@ -88,9 +89,20 @@ class Mounted:
         finally:
             guest.sh(f"umount {MOUNT}")
 
+    def fill(self, load):
+        """All small files, on the server's side if that has a folder: by this client it could take half an hour."""
+        if not self.folder:
+            subprocess.run(self.mount, check=True)
+        guest.sh(f"rm -rf {self.folder or MOUNT}/d*")
+        load("buffered", "create", self.folder or MOUNT, [], False, load.arguments.files)
+        if not self.folder:
+            guest.sh(f"umount {MOUNT}")
+
     def rows(self, load, wanted):
         say(self.name, "prepare", self.row(load, "prepare"))
         for row in wanted:
+            if row == "list":
+                self.fill(load)
             say(self.name, row, self.row(load, row, "buffered" if row == "checkpoint" else "direct"))
             if row.startswith("sequential"):
                 say(self.name, row + "_buffered", self.row(load, row, "buffered"))
@@ -153,7 +165,10 @@ def objects(name, load, wanted, server, provider):
     pids = [server.process.pid]
     say(name, "prepare", load(provider, "prepare", "rivals", pids, True))
     for row in wanted:
-        say(name, row, load(provider, row, "rivals", pids, True))
+        bucket = "rivals-list" if row == "list" else "rivals"
+        if row == "list":
+            load(provider, "create", bucket, pids, True, load.arguments.files)
+        say(name, row, load(provider, row, bucket, pids, True))
 
 
 def fuse(load, _):
@@ -182,7 +197,7 @@ def mounted_nfs(name, options):
     def side(load, wanted):
         if not os.path.ismount("/proc/fs/nfsd"):
             nfs_server()
-        Mounted(name, nfs(options), lambda: named("nfsd")).rows(load, wanted)
+        Mounted(name, nfs(options), lambda: named("nfsd"), EXPORT).rows(load, wanted)
         guest.sh(f"rm -rf {EXPORT}/*")
     return side
 
@@ -212,7 +227,7 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("--load", "--fuse"):
         parser.add_argument(name)
-    for name in ("--large", "--files", "--checkpoint"):
+    for name in ("--large", "--files", "--created", "--checkpoint"):
         parser.add_argument(name, type=int)
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--sides", default=",".join(SIDES))

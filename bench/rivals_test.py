@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 import plot
 import rivals
 
-ARGUMENTS = argparse.Namespace(files=10_000, checkpoint=1 << 28, memory="6G")
+ARGUMENTS = argparse.Namespace(files=10_000, created=1000, checkpoint=1 << 28, memory="6G")
 
 
 def line(side, row, seconds, server=1.0):

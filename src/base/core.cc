@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/polite_spin.h"
+#include "base/sleep_cost.h"
 #include "base/socket_events.h"
 
 namespace verbena {
@@ -138,6 +139,7 @@ void Core::run() {
   Deadline last_polled{};   // progress of a pollable, after which it pays to poll on
   Deadline last_message{};  // progress of one that brings messages
   PoliteSpin spin;
+  SleepCost sleep_cost;
   bool eager = false;  // the last progress was made by a pollable
   Looks looks{.look = [this] { return armed_ ? 0 : poll_all(); }};
   looks_of_this_thread = &looks;
@@ -165,10 +167,11 @@ void Core::run() {
     // requests. Where operations are in flight it is, and so is a disk's: what it has read may be on its way to a
     // client by one of them.
     const auto spins_since = busy ? last_progress : last_polled;
-    if (!pollables_.empty() && now - spins_since < options_.spin_for && spin.allowed(now)) {
+    if (!pollables_.empty() && now - spins_since < sleep_cost.poll_for(options_.spin_for) && spin.allowed(now)) {
       spin.yield(now);
       continue;
     }
+    const auto cpu_before = thread_cpu_time();
     armed_ = arm_all();
     // Sleep until the io_context has an event. If a pollable cannot be woken by one, or has operations in flight (some
     // providers signal no descriptor for those), sleep only briefly.
@@ -181,6 +184,7 @@ void Core::run() {
         if (p != nullptr) p->disarm();
       }
     }
+    sleep_cost.add(thread_cpu_time() - cpu_before);
     if (woken) last_progress = SteadyClock::now();
   }
   looks_of_this_thread = nullptr;

@@ -40,10 +40,10 @@ uint32_t encode_items(wire::Writer& out, const store::ListPage& page, bool& all)
 }
 
 // Items that a reply has room for if their keys are as long as the one before them, or a little longer than the prefix,
-// and their ETags short: what is read beyond those is read in vain, and again for the next page. A page of shorter ones
-// ends early.
+// and their ETags as long as an MD5, of which few are shorter: what is read beyond those is read in vain, and again for
+// the next page. A page of shorter ones ends early.
 size_t items_that_fit(const Op& op, size_t room) {
-  constexpr size_t fixed = 20, longer = 4, etag = 16;  // bytes; an MD5 has 32
+  constexpr size_t fixed = 20, longer = 4, etag = 32;  // bytes
   const size_t key = op.list.after.empty() ? op.list.prefix.size() + longer : op.list.after.size();
   return room / (fixed + key + (op.list.delimiter.empty() ? etag : 0)) + 1;
 }

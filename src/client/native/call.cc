@@ -54,8 +54,11 @@ Result<void> ListCall::answered(Bytes body) {
   // An empty page that claims more pages would be requested for ever.
   if (reply->truncated && reply->count == 0) return fail(Errc::malformed, "native: empty page");
   wire::Reader items(reply->items);
+  page.entries.reserve(reply->count);  // no more than a message holds
+  std::string_view last;
   for (uint32_t i = 0; i < reply->count; ++i) {
     const auto item = wire::next_item(items);
+    last = item->key;
     if (item->common_prefix) {
       page.common_prefixes.emplace_back(item->key);
     } else {
@@ -64,10 +67,9 @@ Result<void> ListCall::answered(Bytes body) {
                               .size = item->size,
                               .modified_us = item->modified_us});
     }
-    page.next_after.assign(item->key);
   }
   page.truncated = reply->truncated;
-  if (!page.truncated) page.next_after.clear();
+  page.next_after.assign(page.truncated ? last : std::string_view());
   return {};
 }
 

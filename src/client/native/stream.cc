@@ -301,9 +301,13 @@ void NativeStream::lead(Lock& lock, Until until, Deadline awake_by) {
     if (until() || broken_) break;
     if (received_ != before) {
       // More messages may have arrived.
-    } else if (now - last_progress_ > setup_.spin_for || !spin_.allowed(now)) {
+    } else if (now - last_progress_ > sleep_cost_.poll_for(setup_.spin_for) || !spin_.allowed(now)) {
       link_waits_ = true;
-      if (entering_.load() == 0) link_->wait(std::min(now + stream_nap, awake_by));
+      if (entering_.load() == 0) {
+        const auto cpu_before = thread_cpu_time();
+        link_->wait(std::min(now + stream_nap, awake_by));
+        sleep_cost_.add(thread_cpu_time() - cpu_before);
+      }
       link_waits_ = false;
     } else {
       spin_.yield(now);

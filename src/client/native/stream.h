@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/polite_spin.h"
+#include "base/sleep_cost.h"
 #include "client/native/call.h"
 #include "client/native/staging.h"
 
@@ -132,6 +133,7 @@ class NativeStream {
   bool led_ = false;
   Deadline last_progress_{};
   PoliteSpin spin_;
+  SleepCost sleep_cost_;
   size_t async_in_flight_ = 0;
   std::vector<std::unique_ptr<AsyncCall>> finished_;  // to be completed without the lock
   NativeStaging staging_;

@@ -336,7 +336,12 @@ TEST_F(OfiWindow, OfAStoppedProcessCostsOneErrorAndNoLease) {
     auto lease = server.lease(4 * MiB, std::byte{7});
     const auto first = opened.write(Bytes(lease.data(), 4096)).get();
     ASSERT_TRUE(first) << describe(first.error());
+    // kill() returns before all of its threads have stopped: the one that polls goes on until the one that takes the
+    // signal gets a processor.
     kill(child, SIGSTOP);
+    int stopped = 0;
+    ASSERT_EQ(waitpid(child, &stopped, WUNTRACED), child);
+    ASSERT_TRUE(WIFSTOPPED(stopped));
     std::vector<std::future<Result<void>>> writes;
     for (int i = 0; i < 4; ++i) writes.push_back(opened.write(lease.bytes(), i * 4 * MiB, std::chrono::seconds(1)));
     for (auto& write : writes) EXPECT_EQ(write.get().has_value(), !freezing_stops_transfers());

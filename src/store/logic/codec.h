@@ -4,6 +4,7 @@
 // count; a count is checked against the remaining bytes before anything is allocated.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -72,12 +73,16 @@ class Decoder {
   }
   uint64_t varint() {
     if (!bad_ && !in_.empty() && static_cast<uint8_t>(in_[0]) < 0x80) return u8();  // most are short
+    if (bad_) return 0;
     uint64_t v = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      uint8_t b = u8();
-      if (shift == 63 && b > 1) bad_ = true;
-      v |= static_cast<uint64_t>(b & 0x7f) << shift;
-      if ((b & 0x80) == 0 || bad_) return v;
+    const size_t size_max = std::min<size_t>(in_.size(), 10);
+    for (size_t i = 0; i < size_max; ++i) {
+      const auto b = static_cast<uint8_t>(in_[i]);
+      if (i == 9 && b > 1) break;
+      v |= static_cast<uint64_t>(b & 0x7f) << (7 * i);
+      if ((b & 0x80) != 0) continue;
+      in_.remove_prefix(i + 1);
+      return v;
     }
     bad_ = true;
     return 0;
