@@ -190,7 +190,7 @@ class Hipobj : public OverPairs {
     const auto prepared = prepare(pair);
     ready(pair, prepared);
     ibv_wc done{};
-    if (!pair.take(done, true) || done.status != IBV_WC_SUCCESS) give_up("the last write has not come");
+    if (!pair.take(done) || done.status != IBV_WC_SUCCESS) give_up("the last write has not come");
   }
   void put() override {
     vm::RcPair pair(device_);

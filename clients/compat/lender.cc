@@ -1,8 +1,8 @@
 #include "lender.h"
 
+#include <poll.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <utility>
 
@@ -117,17 +117,22 @@ size_t Lender::next_rail() {
 
 // Providers in software move bytes, and all of them accept connections, only while they are called.
 void Lender::progress() {
-  auto pause = std::chrono::microseconds(0);
+  constexpr long sleep_ns = 10'000'000, nap_ns = 50'000, idle_nap_ns = 2'000'000;
+  std::vector<pollfd> readable;
   while (!stop_) {
-    if (pause.count() == 0) {
-      std::this_thread::yield();  // other threads want the lock, too
-    } else {
-      std::this_thread::sleep_for(pause);
+    readable.clear();
+    timespec time{.tv_sec = 0, .tv_nsec = sleep_ns};
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto& rail : rails_) {
+        if (const int fd = rail->progress(); fd >= 0) {
+          readable.push_back({fd, POLLIN, 0});
+        } else {
+          time.tv_nsec = pins_.empty() ? idle_nap_ns : nap_ns;
+        }
+      }
     }
-    const std::lock_guard lock(mutex_);
-    int events = 0;
-    for (auto& rail : rails_) events += rail->progress();
-    pause = std::chrono::microseconds(events > 0 ? 0 : pins_.empty() ? 2000 : 50);
+    ppoll(readable.data(), readable.size(), &time, nullptr);
   }
 }
 

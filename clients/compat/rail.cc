@@ -86,9 +86,14 @@ Rail::Rail(const fi_info& described) : info_(fi_dupinfo(&described)) {
   addresses_.reset(addresses);
   fi_cq_attr attributes{};
   attributes.format = FI_CQ_FORMAT_CONTEXT;
+  attributes.wait_obj = FI_WAIT_FD;
   fid_cq* queue = nullptr;
-  need(fi_cq_open(domain, &attributes, &queue, nullptr), "fi_cq_open");
+  if (fi_cq_open(domain, &attributes, &queue, nullptr) != 0) {
+    attributes.wait_obj = FI_WAIT_NONE;
+    need(fi_cq_open(domain, &attributes, &queue, nullptr), "fi_cq_open");
+  }
   queue_.reset(queue);
+  if (fi_control(&queue->fid, FI_GETWAIT, &readable_) != 0) readable_ = -1;
   endpoint_ = open_endpoint();
   first_name_ = endpoint_.name;
 }
@@ -150,15 +155,25 @@ const NamedEndpoint& Rail::endpoint_of(Region& region) {
   return used;
 }
 
-int Rail::progress() {
+// False: there was none.
+bool Rail::take_completions() {
   fi_cq_entry entries[16];
   const auto count = fi_cq_read(queue_.get(), entries, 16);
-  if (count == -FI_EAVAIL) {
-    fi_cq_err_entry error{};
-    fi_cq_readerr(queue_.get(), &error, 0);
-    return 1;
+  if (count != -FI_EAVAIL) return count > 0;
+  fi_cq_err_entry error{};
+  fi_cq_readerr(queue_.get(), &error, 0);
+  return true;
+}
+
+int Rail::progress() {
+  constexpr int rounds_max = 8;  // then others get the lock
+  fid* fids[] = {&queue_->fid};
+  for (int round = 0; round < rounds_max; ++round) {
+    const bool more = take_completions();
+    if (readable_ >= 0 && fi_trywait(fabric_.get(), fids, 1) == 0) return readable_;
+    if (!more) break;
   }
-  return count > 0 ? static_cast<int>(count) : 0;
+  return -1;
 }
 
 std::string Rail::token(Region& region, uint64_t offset, uint64_t size) {

@@ -53,7 +53,8 @@ class Rail {
   Region pin(void* memory, size_t size);
   // Afterwards nothing reaches the memory, not even the rest of a write that had begun.
   void unpin(Region region);
-  // The number of events.
+  // Makes progress as far as it can now. Returns the descriptor that is readable when there is more to do; -1: call
+  // again soon, no descriptor tells.
   int progress();
   // May open an endpoint; where that fails, the rail is passed over.
   std::string token(Region& region, uint64_t offset, uint64_t size);
@@ -64,6 +65,7 @@ class Rail {
 
  private:
   NamedEndpoint open_endpoint();
+  bool take_completions();
   bool is_tcp() const;
   const NamedEndpoint& endpoint_of(Region& region);
 
@@ -72,6 +74,7 @@ class Rail {
   Fid<fid_domain> domain_;
   Fid<fid_av> addresses_;
   Fid<fid_cq> queue_;
+  int readable_ = -1;       // the queue's descriptor, and of what moves bytes without a completion
   NamedEndpoint endpoint_;  // of all regions; with `tcp` the first token's region takes it
   std::string first_name_;
   std::chrono::steady_clock::time_point passed_over_until_;

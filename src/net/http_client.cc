@@ -336,7 +336,8 @@ Result<std::unique_ptr<HttpClient::Connection>> HttpClient::open(Deadline deadli
 }
 
 void HttpClient::give_back(std::unique_ptr<Connection> connection) {
-  connection->stream->stop_with({});  // it was that request's
+  connection->stream->stop_with({});  // these were that request's
+  connection->stream->run_meanwhile(nullptr);
   std::lock_guard lock(mutex_);
   if (idle_.size() < options_.idle_connections_max) idle_.push_back(std::move(connection));
 }
@@ -355,6 +356,7 @@ Result<HttpReply> HttpClient::request(const HttpRequest& request) {
     auto connection = std::move(*taken);
     connection->stream->limit(options_.stall_timeout, request.deadline.value_or(Deadline::max()));
     connection->stream->stop_with(request.stop);
+    connection->stream->run_meanwhile(request.meanwhile);
     if (request.before_sending) VB_TRY(request.before_sending());
     bool keep = false, answered = false;
     auto reply = connection->exchange(message, request, keep, answered);

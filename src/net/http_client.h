@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
+#include "net/meanwhile.h"
 #include "net/name_lookup.h"
 
 namespace verbena::net {
@@ -69,7 +70,8 @@ struct HttpRequest {
   std::optional<Deadline> deadline = {};  // of the whole request; the stall timeout holds as well
   // May be sent again on a fresh connection when a kept one turns out dead before any byte of a reply came.
   bool replayable = false;
-  Stop stop = {};  // a stop ends the request with `cancelled`
+  Stop stop = {};                  // a stop ends the request with `cancelled`
+  Meanwhile* meanwhile = nullptr;  // runs while the request waits for the server; outlives the request
   // Called when there is a connection, immediately before the request is sent on it; an error ends the request.
   std::function<Result<void>()> before_sending = {};
 };

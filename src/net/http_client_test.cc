@@ -1,6 +1,11 @@
 #include "net/http_client.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
 
 #include "net/testing/scripted_server.h"
 
@@ -61,6 +66,62 @@ TEST(HttpClient, AStopAfterTheReplyIsNoConcernOfTheNextRequest) {
   const auto stopped = client->request({.target = "/x", .stop = source.get_token()});
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, Errc::cancelled);
+}
+
+// Answers wait until it has run often enough.
+class Counting final : public Meanwhile {
+ public:
+  explicit Counting(Sleep sleep) : sleep_(sleep) {}
+  Sleep run() override {
+    char byte = 0;
+    if (sleep_.fd >= 0) (void)!::read(sleep_.fd, &byte, 1);
+    ++runs;
+    return sleep_;
+  }
+  bool comes_to(int wanted) const {
+    for (int i = 0; i < 5000 && runs < wanted; ++i) std::this_thread::sleep_for(1ms);
+    return runs >= wanted;
+  }
+  std::atomic<int> runs = 0;
+
+ private:
+  Sleep sleep_;
+};
+
+TEST(HttpClient, WhatACallerDoesMeanwhileIsDoneWheneverItsDescriptorIsReadable) {
+  int pipe[2];
+  ASSERT_EQ(::pipe2(pipe, O_NONBLOCK), 0);
+  Counting meanwhile({.fd = pipe[0], .at_most = 1h});
+  ScriptedServer server([&](const ScriptedRequest&, int) {
+    bool all = meanwhile.comes_to(1);
+    for (int wakes = 1; wakes <= 3; ++wakes) {
+      const int before = meanwhile.runs;
+      all = ::write(pipe[1], "x", 1) == 1 && meanwhile.comes_to(before + 1) && all;
+    }
+    return http_reply(all ? 200 : 500, "", "hello");
+  });
+  const auto reply = client_for(server, 30s)->request({.target = "/x", .meanwhile = &meanwhile});
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 200);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+}
+
+TEST(HttpClient, WhatACallerDoesMeanwhileIsDoneInTimeAndIsNoConcernOfTheNextRequest) {
+  auto meanwhile = std::make_unique<Counting>(Meanwhile::Sleep{.fd = -1, .at_most = 1ms});
+  Counting* often = meanwhile.get();
+  ScriptedServer server([&](const ScriptedRequest&, int number) {
+    if (number != 0) std::this_thread::sleep_for(20ms);
+    return http_reply(number != 0 || often->comes_to(5) ? 200 : 500, "", "hello");
+  });
+  auto client = client_for(server, 30s);
+  const auto reply = client->request({.target = "/x", .meanwhile = meanwhile.get()});
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 200);
+  const int runs = meanwhile->runs;
+  ASSERT_TRUE(client->request({.target = "/x"}));
+  EXPECT_EQ(server.connections(), 1);
+  EXPECT_EQ(meanwhile->runs, runs);
 }
 
 TEST(HttpClient, ReceivesABodyStraightIntoMemory) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 
 #include "net/tls.h"
 
@@ -14,6 +13,15 @@ namespace verbena::net {
 namespace asio = boost::asio;
 using Tcp = asio::ip::tcp;
 
+namespace {
+
+timespec timespec_of(std::chrono::nanoseconds time) {
+  constexpr int64_t second = 1'000'000'000;
+  return {.tv_sec = time.count() / second, .tv_nsec = time.count() % second};
+}
+
+}  // namespace
+
 bool TimedSocket::is_late(error_code& ec) const {
   if (SteadyClock::now() < until) return false;
   ec = asio::error::timed_out;
@@ -21,13 +29,15 @@ bool TimedSocket::is_late(error_code& ec) const {
 }
 
 bool TimedSocket::wait(short events, error_code& ec) {
-  const int64_t slice_ms = stop.possible() ? 20 : INT_MAX;
-  for (auto left = until - SteadyClock::now(); waits && left.count() > 0; left = until - SteadyClock::now()) {
+  using std::chrono::nanoseconds;
+  const nanoseconds slice = stop.possible() ? std::chrono::milliseconds(20) : std::chrono::hours(24);
+  for (nanoseconds left = until - SteadyClock::now(); waits && left.count() > 0; left = until - SteadyClock::now()) {
     if (stopped(ec)) return false;
-    const auto ms = std::min<int64_t>(std::chrono::ceil<std::chrono::milliseconds>(left).count(), slice_ms);
-    pollfd entry{socket_.native_handle(), events, 0};
-    const int n = ::poll(&entry, 1, static_cast<int>(ms));
-    if (n > 0) return true;  // errors show at the next read or write
+    const Meanwhile::Sleep also = meanwhile == nullptr ? Meanwhile::Sleep{-1, slice} : meanwhile->run();
+    pollfd entries[2] = {{socket_.native_handle(), events, 0}, {also.fd, POLLIN, 0}};
+    const timespec time = timespec_of(std::min({left, slice, also.at_most}));
+    const int n = ::ppoll(entries, also.fd < 0 ? 1 : 2, &time, nullptr);
+    if (entries[0].revents != 0) return true;  // errors show at the next read or write
     if (n < 0 && errno != EINTR) return ec.assign(errno, boost::system::system_category()), false;
   }
   ec = asio::error::timed_out;

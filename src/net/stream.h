@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "net/meanwhile.h"
 #include "net/name_lookup.h"
 
 namespace verbena::net {
@@ -54,6 +55,7 @@ class TimedSocket {
   Deadline until = Deadline::max();
   bool waits = true;  // false: timed_out is what would have to be waited for
   Stop stop;
+  Meanwhile* meanwhile = nullptr;
 
  private:
   bool stopped(error_code& ec) const {
@@ -89,6 +91,8 @@ class Stream {
   }
   // A stop ends the call that waits, and later ones.
   void stop_with(Stop stop) { socket_.stop = std::move(stop); }
+  // Runs whenever a call waits; null: nothing does. Outlives the calls.
+  void run_meanwhile(Meanwhile* meanwhile) { socket_.meanwhile = meanwhile; }
 
   template <class Buffers>
   size_t read_some(const Buffers& into, error_code& ec) {

@@ -209,13 +209,6 @@ Result<uint64_t> put_size(const Context& context, const rdma::Token& token) {
   return size;
 }
 
-// x-verbena-etag: MD5, from clients that compare entity tags. Others do not pay for the digest.
-Result<bool> wants_md5(const Context& context) {
-  const auto header = context.request.header("x-verbena-etag");
-  if (header && lower(*header) != "md5") return fail(Errc::invalid_argument, "x-verbena-etag can only be MD5.");
-  return header.has_value();
-}
-
 // Nothing is stored, so there is no ETag. The status is the one after which clients of that dialect send a body: some
 // take any other 2xx for a stored object.
 TokenPut decline_put(Context& context, const rdma::Token& token, const Error& why) {
@@ -254,7 +247,6 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   VB_CO_TRY(co_await may_write(context, part.put, part.part_number == 0));
   if (const auto refusal = refuse_window(context, token)) co_return decline_put(context, token, *refusal);
   VB_CO_ASSIGN(const uint64_t size, put_size(context, token));
-  VB_CO_ASSIGN(part.put.md5_etag, wants_md5(context));
   std::unique_ptr<fabric::Window> window;
   if (size > 0) {
     auto opened = open_window(context, token, fabric::Access::server_reads);
@@ -268,6 +260,10 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   const fabric::sealed::Salt salt{};  // the client alone seals, once with its key
   Delivered delivered(context);
   delivered.know(part.put.expected);  // verified before anything is stored
+  // A whole object gets the checksum that its answer tells, so that no GET computes it again.
+  const bool may_get = part.part_number == 0 && part.put.expected.empty() && !part.put.append;
+  if (may_get && !part.put.compute) part.put.compute = delivered.algorithm();
+  if (part.put.compute == delivered.algorithm()) delivered.leave();
   std::unique_ptr<memory::Source> out_of_window;
   std::optional<BoundedSource> bounded;
   if (window && token.seal) {
@@ -291,6 +287,7 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
     co_return fail(Errc::rdma_transfer_failed, stored.error().context, stored.error().sys);
   }
   if (!stored) co_return std::unexpected(stored.error());
+  delivered.know(stored->info.checksums);
   mark_moved(context, token, call::Direction::in, size, delivered);
   mark_sealed(context, token, salt);
   co_return TokenPut{TokenOutcome::done, std::move(*stored)};
@@ -311,6 +308,12 @@ rdma::rc::Payer payer_of(const Call& caller) {
 std::string connection_owner(const Call& caller) {
   if (caller.identity.anonymous) return rdma::rc::address_owner(caller.peer_address);
   return std::string(token_owner(caller));
+}
+
+Result<bool> wants_md5(const Context& context) {
+  const auto header = context.request.header("x-verbena-etag");
+  if (header && lower(*header) != "md5") return fail(Errc::invalid_argument, "x-verbena-etag can only be MD5.");
+  return header.has_value();
 }
 
 namespace {

@@ -28,6 +28,10 @@ std::string connection_owner(const Call& caller);
 // Why RDMA without encryption is not for this client: its network requires encryption. nullopt: it may be used.
 std::optional<Error> refuse_plain_rdma(const RouterOptions& options, const Call& caller);
 
+// Of a PUT whose bytes move by RDMA: x-verbena-etag: MD5, from clients that compare entity tags. Others do not pay for
+// the digest.
+Result<bool> wants_md5(const Context& context);
+
 // The request's token, with the key that seals its bytes if it is of ofi1s. nullopt without one. access_denied when one
 // of the two headers is not signed, invalid_rdma_token when one cannot be parsed or they do not belong together,
 // invalid_request when the key came without TLS.

@@ -381,6 +381,22 @@ TEST_F(Tokens, TellTheBytesAndTheChecksumOfWhatMoved) {
   }
 }
 
+TEST_F(Tokens, AnObjectHasTheChecksumThatItsPutTold) {
+  const Headers enabled{{"x-amz-checksum-mode", "ENABLED"}};
+  memory.bytes = pattern(300'000);
+  const std::string crc64 = base64_digest(Algorithm::crc64nvme, memory.bytes);
+  EXPECT_EQ(put_token().header("x-amz-checksum-crc64nvme"), crc64);
+  EXPECT_EQ(call("HEAD", "/bucket/k", enabled).header("x-amz-checksum-crc64nvme"), crc64);
+  put_token({{"x-amz-rdma-checksum-algorithm", "CRC32C"}});
+  const std::string crc32c = base64_digest(Algorithm::crc32c, memory.bytes);
+  EXPECT_EQ(call("HEAD", "/bucket/k", enabled).header("x-amz-checksum-crc32c"), crc32c);
+  // What the client has asked for, and no other.
+  put_token({{"x-amz-checksum-algorithm", "SHA256"}});
+  const Reply head = call("HEAD", "/bucket/k", enabled);
+  EXPECT_EQ(head.header("x-amz-checksum-sha256"), base64_digest(Algorithm::sha256, memory.bytes));
+  EXPECT_FALSE(head.has("x-amz-checksum-crc64nvme"));
+}
+
 TEST_F(Tokens, OfAWindowThatCannotBeReadAreDeclined) {
   memory.bytes = pattern(1000);
   memory.fail_at = 0;

@@ -8,7 +8,7 @@
 #include "base/metrics.h"
 #include "client/endpoint.h"
 #include "client/http/s3_http.h"
-#include "client/token/polled_link.h"
+#include "client/token/window_link.h"
 #include "fabric/ofi/ofi.h"
 #include "rdma/token.h"
 #include "world.h"
@@ -45,16 +45,22 @@ class Tokens : public ::testing::Test {
                                .key = window.key});
   }
 
-  Outcome<net::HttpReply> get(const std::string& token, MutableBytes body) {
-    return s3_->call(
-        {.method = "GET", .bucket = "tokens", .key = "k", .headers = {{"x-amz-rdma-token", token}}, .into = body});
+  // `owner`: the token's, if it is to serve.
+  Outcome<net::HttpReply> get(const std::string& token, MutableBytes body, client::WindowLink* owner = nullptr) {
+    return s3_->call({.method = "GET",
+                      .bucket = "tokens",
+                      .key = "k",
+                      .headers = {{"x-amz-rdma-token", token}},
+                      .into = body,
+                      .meanwhile = owner});
   }
-  Outcome<net::HttpReply> put(const std::string& token) {
+  Outcome<net::HttpReply> put(const std::string& token, client::WindowLink* owner = nullptr) {
     return s3_->call({.method = "PUT",
                       .bucket = "tokens",
                       .key = "new",
                       .headers = {{"x-amz-rdma-token", token}},
-                      .unsigned_payload = true});
+                      .unsigned_payload = true,
+                      .meanwhile = owner});
   }
 
   World world_;
@@ -70,12 +76,12 @@ uint64_t fallbacks() {
 }
 
 TEST_F(Tokens, AGetLeavesAnEmptyBodyAndTheBytesInTheClientsMemory) {
-  client::PolledLink owner(link());
+  client::WindowLink owner(link());
   std::vector<std::byte> memory(object_.size() + 8192, std::byte{0xee});
   const MutableBytes window(memory.data() + 4096, object_.size());
   auto loan = owner.lend(window, fabric::Access::server_writes).value();
   std::vector<std::byte> body(1024, std::byte{0xdd});
-  const auto reply = get(token(owner.provider(), owner.address(), loan->descriptor()), body);
+  const auto reply = get(token(owner.provider(), owner.address(), loan->descriptor()), body, &owner);
   loan.reset();
   ASSERT_TRUE(reply) << reply.error().message;
   EXPECT_EQ(reply->status, 200);
@@ -92,7 +98,7 @@ TEST_F(Tokens, AGetLeavesAnEmptyBodyAndTheBytesInTheClientsMemory) {
 
 // Some clients trust only the checksum of the bytes in their memory.
 TEST_F(Tokens, TheReplySaysTheChecksumOfWhatMovedBothWays) {
-  client::PolledLink owner(link());
+  client::WindowLink owner(link());
   const auto checksum = [](Bytes bytes) {
     Digest digest(Algorithm::crc64nvme);
     digest.update(bytes);
@@ -101,13 +107,13 @@ TEST_F(Tokens, TheReplySaysTheChecksumOfWhatMovedBothWays) {
   std::vector<std::byte> memory(object_.size());
   {
     auto loan = owner.lend(memory, fabric::Access::server_writes).value();
-    const auto reply = get(token(owner.provider(), owner.address(), loan->descriptor()), {});
+    const auto reply = get(token(owner.provider(), owner.address(), loan->descriptor()), {}, &owner);
     ASSERT_TRUE(reply) << reply.error().message;
     EXPECT_EQ(reply->header("x-amz-rdma-checksum-crc64nvme"), checksum(object_));
   }
   memory = random_bytes(3'000'001, 17);
   auto loan = owner.lend(memory, fabric::Access::server_reads).value();
-  const auto reply = put(token(owner.provider(), owner.address(), loan->descriptor()));
+  const auto reply = put(token(owner.provider(), owner.address(), loan->descriptor()), &owner);
   ASSERT_TRUE(reply) << reply.error().message;
   EXPECT_EQ(reply->header("x-amz-rdma-reply"), "200");
   EXPECT_EQ(reply->header("x-amz-rdma-bytes-transferred"), std::to_string(memory.size()));
@@ -115,11 +121,11 @@ TEST_F(Tokens, TheReplySaysTheChecksumOfWhatMovedBothWays) {
 }
 
 TEST_F(Tokens, AnObjectLargerThanTheWindowIsDeclinedNeverCut) {
-  client::PolledLink owner(link());
+  client::WindowLink owner(link());
   std::vector<std::byte> window(object_.size() - 1, std::byte{0xee});
   auto loan = owner.lend(window, fabric::Access::server_writes).value();
   std::vector<std::byte> body(object_.size());
-  const auto reply = get(token(owner.provider(), owner.address(), loan->descriptor()), body);
+  const auto reply = get(token(owner.provider(), owner.address(), loan->descriptor()), body, &owner);
   ASSERT_TRUE(reply) << reply.error().message;
   EXPECT_EQ(reply->header("x-amz-rdma-reply"), "501");
   EXPECT_EQ(body, object_);
@@ -127,7 +133,7 @@ TEST_F(Tokens, AnObjectLargerThanTheWindowIsDeclinedNeverCut) {
 }
 
 TEST_F(Tokens, TextThatIsNoTokenIsABadRequest) {
-  client::PolledLink owner(link());
+  client::WindowLink owner(link());
   const auto address = to_hex(as_bytes(owner.address()));
   const std::string ofi1 = ":ofi1:" + owner.provider() + ":";
   const std::string bad[] = {"0:10" + ofi1 + address,
@@ -174,7 +180,7 @@ TEST_F(Tokens, ATokenMayNotMakeTheServerDialAnybodyElse) {
 }
 
 TEST_F(Tokens, OtherDialectsAndProvidersAreDeclined) {
-  client::PolledLink owner(link());
+  client::WindowLink owner(link());
   const std::string cuobject = "00007f0000000000:01312d00:0000beef:0001:00abcd:1:fe800000000000000000000000000001";
   const std::string long_key = "0:2000000:ofi1:tcp:" + to_hex(as_bytes(owner.address())) + ":112233445566778899";
   for (const auto& text : {token("shm", owner.address(), {0, object_.size(), 1}),
@@ -197,12 +203,12 @@ TEST_F(Tokens, OtherDialectsAndProvidersAreDeclined) {
 }
 
 TEST_F(Tokens, AWindowWithoutTheRightIsAFailedTransfer) {
-  client::PolledLink owner(link());
+  client::WindowLink owner(link());
   std::vector<std::byte> memory(object_.size(), std::byte{0xee});
   {
     auto readable_only = owner.lend(memory, fabric::Access::server_reads).value();
     std::vector<std::byte> body(object_.size());
-    const auto reply = get(token(owner.provider(), owner.address(), readable_only->descriptor()), body);
+    const auto reply = get(token(owner.provider(), owner.address(), readable_only->descriptor()), body, &owner);
     ASSERT_TRUE(reply) << reply.error().message;
     EXPECT_EQ(reply->header("x-amz-rdma-reply"), "501");
     EXPECT_EQ(body, object_);
@@ -211,7 +217,7 @@ TEST_F(Tokens, AWindowWithoutTheRightIsAFailedTransfer) {
   auto loan = owner.lend(MutableBytes(memory).first(1000), fabric::Access::server_reads).value();
   auto wrong_key = loan->descriptor();
   wrong_key.key ^= 0x55;
-  const auto failed = put(token(owner.provider(), owner.address(), wrong_key));
+  const auto failed = put(token(owner.provider(), owner.address(), wrong_key), &owner);
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().s3_code, "RDMANotSupported") << "the owner refused, nothing moved";
   EXPECT_EQ(s3_->head("tokens", "new", {}).error().code, ErrorCode::no_such_key);

@@ -1,17 +1,16 @@
 #include "rc_pair.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
 namespace verbena::vm {
 
 namespace {
 
-constexpr std::chrono::seconds patience{20};
+constexpr int patience_ms = 20'000;
 
 void open_device(RcDevice& device, const std::string& name) {
   int count = 0;
@@ -63,6 +62,8 @@ RcDevice::RcDevice(const std::string& name, const char* address, size_t bytes) :
   choose_gid(*this, address);
   domain = ibv_alloc_pd(context);
   if (domain == nullptr) give_up("ibv_alloc_pd");
+  channel = ibv_create_comp_channel(context);
+  if (channel == nullptr) give_up("ibv_create_comp_channel");
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   region = ibv_reg_mr(domain, memory.data(), memory.size(), access);
   if (region == nullptr) give_up("ibv_reg_mr");
@@ -70,6 +71,7 @@ RcDevice::RcDevice(const std::string& name, const char* address, size_t bytes) :
 
 RcDevice::~RcDevice() {
   ibv_dereg_mr(region);
+  ibv_destroy_comp_channel(channel);
   ibv_dealloc_pd(domain);
   ibv_close_device(context);
 }
@@ -77,7 +79,7 @@ RcDevice::~RcDevice() {
 std::string RcDevice::gid_hex() const { return hex(gid.raw, sizeof gid.raw); }
 
 RcPair::RcPair(RcDevice& device) : device_(device) {
-  completions_ = ibv_create_cq(device.context, 16, nullptr, nullptr, 0);
+  completions_ = ibv_create_cq(device.context, 16, nullptr, device.channel, 0);
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = completions_;
   wanted.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
@@ -140,17 +142,19 @@ void RcPair::connect(uint32_t number, uint32_t sequence, const std::string& gid)
   }
 }
 
-bool RcPair::take(ibv_wc& done, bool busy) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (std::chrono::steady_clock::now() < end) {
+bool RcPair::take(ibv_wc& done) {
+  if (ibv_poll_cq(completions_, 1, &done) > 0) return true;
+  for (;;) {
+    if (ibv_req_notify_cq(completions_, 0) != 0) give_up("ibv_req_notify_cq");
+    if (ibv_poll_cq(completions_, 1, &done) > 0) return true;  // before it was asked for
+    pollfd entry{device_.channel->fd, POLLIN, 0};
+    if (poll(&entry, 1, patience_ms) <= 0) return false;
+    ibv_cq* from = nullptr;
+    void* context = nullptr;
+    if (ibv_get_cq_event(device_.channel, &from, &context) != 0) give_up("ibv_get_cq_event");
+    ibv_ack_cq_events(from, 1);
     if (ibv_poll_cq(completions_, 1, &done) > 0) return true;
-    if (busy) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
   }
-  return false;
 }
 
 std::string RcPair::write(uint64_t address, uint32_t key, uint32_t cookie, size_t bytes) {

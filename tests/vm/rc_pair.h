@@ -26,6 +26,7 @@ struct RcDevice {
 
   ibv_context* context = nullptr;
   ibv_pd* domain = nullptr;
+  ibv_comp_channel* channel = nullptr;  // by which the queue pairs' completions wake a thread
   ibv_mr* region = nullptr;
   uint8_t gid_index = 0;
   ibv_gid gid{};
@@ -50,8 +51,8 @@ class RcPair {
   void connect(uint32_t number, uint32_t sequence, const std::string& gid);
   // RDMA WRITE of the first bytes of the device's memory, with an immediate value: "ok" or what failed.
   std::string write(uint64_t address, uint32_t key, uint32_t cookie, size_t bytes);
-  // The next completion; false after 20 seconds. `busy`: look without a pause.
-  bool take(ibv_wc& done, bool busy = false);
+  // The next completion, for which the device wakes this thread; false after 20 seconds.
+  bool take(ibv_wc& done);
 
  private:
   RcDevice& device_;

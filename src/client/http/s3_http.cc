@@ -173,6 +173,7 @@ Outcome<net::HttpReply> S3Http::call_signed(const S3Call& call, const auth::Cred
   request.status_suffices = call.status_suffices;
   request.replayable = call.replayable;
   request.stop = call.stop;
+  request.meanwhile = call.meanwhile;
   if (!options_.credentials.access_key.empty()) {
     std::string hash(empty_sha256);
     if (call.unsigned_payload) {

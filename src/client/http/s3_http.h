@@ -27,6 +27,7 @@ struct S3Call {
   bool status_suffices = false;           // see net::HttpRequest::status_suffices
   bool replayable = true;                 // see net::HttpRequest::replayable
   std::stop_token stop = {};
+  net::Meanwhile* meanwhile = nullptr;                   // see net::HttpRequest::meanwhile
   std::optional<std::chrono::milliseconds> within = {};  // a shorter limit than the request's own
 };
 

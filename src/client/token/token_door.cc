@@ -1,7 +1,6 @@
 #include "client/token/token_door.h"
 
 #include <charconv>
-#include <system_error>
 
 #include "fabric/ofi/ofi.h"
 #include "rdma/sealing.h"
@@ -99,7 +98,7 @@ bool TokenDoor::reaches_devices(const std::stop_token& stop) {
   return reaches;
 }
 
-Outcome<std::unique_ptr<PolledLink>> TokenDoor::open_link() {
+Outcome<std::unique_ptr<WindowLink>> TokenDoor::open_link() {
   fabric::ofi::Options options;
   options.provider = wanted_provider_;
   options.device_memory = !seals_ && memory::cuda::Driver::may_be_there();
@@ -110,14 +109,10 @@ Outcome<std::unique_ptr<PolledLink>> TokenDoor::open_link() {
   }
   auto link = fabric::ofi::connect(options, {});
   if (!link) return fault(link.error(), "token");
-  try {
-    return std::make_unique<PolledLink>(std::move(*link));
-  } catch (const std::system_error&) {  // caught here, where the caller still gives its place back
-    return fault(ErrorCode::local_error, "token: this process may have no further thread");
-  }
+  return std::make_unique<WindowLink>(std::move(*link));
 }
 
-Outcome<std::unique_ptr<PolledLink>> TokenDoor::take(const std::stop_token& stop) {
+Outcome<std::unique_ptr<WindowLink>> TokenDoor::take(const std::stop_token& stop) {
   {
     std::unique_lock lock(mutex_);
     const auto is_free = [this] { return !idle_.empty() || open_links_ < links_max; };
@@ -144,7 +139,7 @@ Outcome<std::unique_ptr<PolledLink>> TokenDoor::take(const std::stop_token& stop
   return link;
 }
 
-void TokenDoor::give_back(std::unique_ptr<PolledLink> link) {
+void TokenDoor::give_back(std::unique_ptr<WindowLink> link) {
   std::lock_guard lock(mutex_);
   if (link) {
     idle_.push_back(std::move(link));
@@ -164,15 +159,15 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
                                                     fabric::Access access, SealedWindow* sealed,
                                                     fabric::WindowDescriptor& lent) {
   OUT_ASSIGN(auto link, take(call.stop));
-  auto loan = link->lend(sealed == nullptr ? window : sealed->memory(), access, device);
-  if (!loan) {
+  auto window_lent = link->lend(sealed == nullptr ? window : sealed->memory(), access, device);
+  if (!window_lent) {
     give_back(std::move(link));
-    ClientError error = from_error(loan.error(), "token: lend");
+    ClientError error = from_error(window_lent.error(), "token: lend");
     // This memory cannot be lent. The body can still carry the host's; of a device's that says nothing of the host's.
     error.code = device == nullptr ? ErrorCode::unsupported : ErrorCode::invalid_argument;
     return std::unexpected(std::move(error));
   }
-  lent = (*loan)->descriptor();
+  lent = (*window_lent)->descriptor();
   rdma::Token token;
   token.form = sealed == nullptr ? rdma::TokenForm::ofi1 : rdma::TokenForm::ofi1_sealed;
   if (sealed != nullptr) {
@@ -187,16 +182,20 @@ Outcome<net::HttpReply> TokenDoor::call_with_window(S3Call call, MutableBytes wi
   token.size = lent.size;
   token.key = lent.key;
   call.headers.emplace_back("x-amz-rdma-token", rdma::format_token(token));
-  // A checksum of the transferred bytes; the server has CRC32C already when the object has it, or the PUT announces it.
-  if (device == nullptr) call.headers.emplace_back("x-amz-rdma-checksum-algorithm", "CRC32C");
+  // A checksum of the transferred bytes, which the server has already when the object has it, or the PUT announces it:
+  // CRC32C of what this library stores, CRC64NVME, which need not be named, of what others do.
+  const bool is_put = access == fabric::Access::server_reads;
+  if (device == nullptr && (is_put || !objects_have_crc64_))
+    call.headers.emplace_back("x-amz-rdma-checksum-algorithm", "CRC32C");
   // A dead kept connection is detected by the retry, which has a window of its own.
   call.replayable = false;
+  call.meanwhile = link.get();
   auto reply = s3_.call(call);
   // The window is withdrawn before the outcome is returned, even if the server never answered. Nor is it known whether
   // a machine on the path has begun to write to a sealed one: tcp looks a key up when a write begins.
   const bool doubtful = may_go_on(reply, access, link->provider() == "tcp", sealed != nullptr);
-  if (doubtful) (*loan)->unanswered();
-  loan->reset();
+  if (doubtful) (*window_lent)->revoke();
+  window_lent->reset();
   if (doubtful) link.reset();  // the server's connection to this endpoint ends with it
   give_back(std::move(link));
   return reply;
@@ -245,6 +244,7 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
       return fault(ErrorCode::malformed_reply, "token: the server transferred another range");
     }
     if (!options.range) out.info.size = bytes;
+    if (const auto known = checksum_of(reply)) objects_have_crc64_ = known->algorithm == Algorithm::crc64nvme;
     out.bytes = bytes;
     out.transfer.door = Via::token;
     out.transfer.provider = provider();

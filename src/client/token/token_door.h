@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "client/http/s3_http.h"
-#include "client/token/polled_link.h"
 #include "client/token/sealed_window.h"
+#include "client/token/window_link.h"
 
 namespace verbena::client {
 
@@ -62,9 +62,9 @@ class TokenDoor {
  private:
   enum class Knowledge : uint8_t { unknown, yes, no };
   // Waits for one of those that others use, if there can be no more: connection_failed after take_timeout.
-  Outcome<std::unique_ptr<PolledLink>> take(const std::stop_token& stop);
-  void give_back(std::unique_ptr<PolledLink> link);
-  Outcome<std::unique_ptr<PolledLink>> open_link();
+  Outcome<std::unique_ptr<WindowLink>> take(const std::stop_token& stop);
+  void give_back(std::unique_ptr<WindowLink> link);
+  Outcome<std::unique_ptr<WindowLink>> open_link();
   // `sealed`: lent in place of `window`; null: the window itself, of the host or of `device`. `lent`: what was.
   Outcome<net::HttpReply> call_with_window(S3Call call, MutableBytes window, const PeerWindow* device,
                                            fabric::Access access, SealedWindow* sealed, fabric::WindowDescriptor& lent);
@@ -75,9 +75,10 @@ class TokenDoor {
   const bool seals_;
   const std::chrono::milliseconds take_timeout_;
   std::atomic<Knowledge> knowledge_{Knowledge::unknown};
+  std::atomic<bool> objects_have_crc64_{false};  // the last one that told its checksum had a CRC64NVME
   mutable std::mutex mutex_;
   std::condition_variable_any returned_;
-  std::vector<std::unique_ptr<PolledLink>> idle_;
+  std::vector<std::unique_ptr<WindowLink>> idle_;
   size_t open_links_ = 0;
   std::optional<bool> reaches_devices_;  // of the first link
   std::string provider_;

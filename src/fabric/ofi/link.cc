@@ -176,6 +176,14 @@ void OfiLink::wait(Deadline deadline) {
   ppoll(&entry, fd < 0 ? 0 : 1, &timeout, nullptr);
 }
 
+// On tcp the queue's descriptor reports every socket of the domain, on devices the connections as well: also what
+// raises no completion here.
+int OfiLink::sleep_fd() {
+  const std::lock_guard lock(state_->mutex);
+  MessageEndpoint& messages = *state_->messages;
+  return messages.try_wait() ? messages.wait_fd() : -1;
+}
+
 // The access that a window's owner gives its peer.
 static uint64_t rights_of(Access access) { return access == Access::server_writes ? FI_REMOTE_WRITE : FI_REMOTE_READ; }
 

@@ -9,6 +9,7 @@
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/message_endpoint.h"
 #include "fabric/ofi/ofi.h"
+#include "fabric/readable.h"
 
 namespace verbena::fabric::ofi {
 
@@ -21,7 +22,7 @@ struct LinkState {
   std::unique_ptr<MessageEndpoint> messages;  // null once the Link is gone
 };
 
-class OfiLink final : public Link, public PeerLink {
+class OfiLink final : public Link, public PeerLink, public ReadableLink {
  public:
   static Result<std::unique_ptr<OfiLink>> open(const Options& options, std::string_view server_address);
   ~OfiLink() override;
@@ -32,6 +33,7 @@ class OfiLink final : public Link, public PeerLink {
   Result<void> send(Bytes message) override;
   Result<size_t> poll(const OnMessage& handler) override;
   void wait(Deadline deadline) override;
+  int sleep_fd() override;
   Result<std::unique_ptr<Lent>> lend(MutableBytes memory, Access access) override;
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override;
   bool reaches_devices() const override { return state_->domain->reaches_devices(); }

@@ -11,7 +11,7 @@
 namespace verbena::rdma::rc {
 namespace {
 
-constexpr std::chrono::seconds failure_is_kept{1}, port_is_fresh{1};
+constexpr std::chrono::seconds failure_is_kept{1}, port_is_kept{1};
 
 std::unexpected<Error> refuse_peer(const char* reason, const char* why) {
   metrics::counter("verbena_rdma_tokens_refused_total", "Tokens that opened no window", {{"reason", reason}}).add();
@@ -86,13 +86,13 @@ std::shared_ptr<Channel> Endpoint::channel(std::unique_ptr<QueuePair> pair, Chan
 
 Result<void> Endpoint::read_port() {
   VB_TRY(device_->refresh());
-  read_again_ = deadline_in(port_is_fresh);
+  read_again_ = deadline_in(port_is_kept);
   return {};
 }
 
 Result<void> Endpoint::refresh_port() {
   const std::lock_guard lock(reading_);
-  if (SteadyClock::now() < read_again_) return {};
+  if (port_is_fresh()) return {};
   return read_port();
 }
 

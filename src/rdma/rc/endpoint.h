@@ -54,6 +54,8 @@ class Endpoint {
   memory::Arena& arena() { return arena_; }
   std::shared_ptr<Channel> channel(std::unique_ptr<QueuePair> pair, Channel::GiveBack give_back) const;
 
+  // It was read less than a second ago: refresh_port() would not read it.
+  bool port_is_fresh() const { return SteadyClock::now() < read_again_.load(); }
   // In a pool: reads the port again if that was a second ago, since its addresses may have changed. unsupported: the
   // port is down.
   Result<void> refresh_port();
@@ -87,7 +89,7 @@ class Endpoint {
   std::unique_ptr<Domain> domain_;
   std::unique_ptr<Region> region_;
   std::mutex reading_;
-  Deadline read_again_{};
+  std::atomic<Deadline> read_again_{Deadline{}};
   Turns turns_{turn_limits};
   BlockingPool pool_;  // destroyed before the device: it may still destroy what uses it
   BlockingPool network_pool_;

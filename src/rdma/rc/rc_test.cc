@@ -178,6 +178,27 @@ TEST_F(RcSessions, AreBoundedInAllForEachAccountAndByMemory) {
   EXPECT_EQ(run(rc->sessions.prepare(other)).error(), Errc::slow_down);
 }
 
+TEST_F(RcSessions, APutsMemoryIsALeaseOfTheArenaWhereThatIsLargeEnough) {
+  make();
+  SessionRequest put = asked(true);
+  const std::pair<uint64_t, uint64_t> sizes[] = {
+      {100, 4 * KiB}, {1 * MiB + 1, 2 * MiB}, {4 * MiB, 4 * MiB}, {4 * MiB + 1, 0}};
+  for (const auto& [size, leased] : sizes) {
+    put.size = size;
+    {
+      const auto session = run(rc->sessions.prepare(put));
+      ASSERT_TRUE(session);
+      EXPECT_EQ((*session)->staging.bytes().size(), size);
+      EXPECT_EQ(arena->leased_bytes(), leased);
+      EXPECT_GE(arena->budget().charged_bytes(), size);
+    }
+    rc->sessions.reap(deadline_in(std::chrono::minutes(1)));
+    ASSERT_TRUE(comes_to(0));
+  }
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+  EXPECT_EQ(arena->budget().charged_bytes(), 0u);
+}
+
 TEST_F(RcSessions, NeverReachAThirdParty) {
   make();
   peer = "10.1.2.3";

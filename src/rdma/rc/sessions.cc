@@ -35,10 +35,14 @@ std::string random_session_id() {
 }
 
 Staging::Staging(Staging&& other) noexcept
-    : memory_(std::exchange(other.memory_, {})), charge_(std::move(other.charge_)), region_(std::move(other.region_)) {}
+    : memory_(std::exchange(other.memory_, {})),
+      lease_(std::move(other.lease_)),
+      charge_(std::move(other.charge_)),
+      region_(std::move(other.region_)) {}
 
 Staging& Staging::operator=(Staging&& other) noexcept {
   std::swap(memory_, other.memory_);
+  std::swap(lease_, other.lease_);
   std::swap(charge_, other.charge_);
   std::swap(region_, other.region_);
   return *this;
@@ -46,16 +50,28 @@ Staging& Staging::operator=(Staging&& other) noexcept {
 
 Staging::~Staging() {
   region_.reset();
-  if (!memory_.empty()) munmap(memory_.data(), memory_.size());
+  if (!memory_.empty() && !lease_) munmap(memory_.data(), memory_.size());
 }
 
-// Not the arena's memory, but charged to the client's share of it.
+memory::Lease Staging::take_lease() {
+  if (lease_) memory_ = {};
+  return std::move(lease_);
+}
+
+// A mapping is not the arena's memory, but charged to the client's share of it, too.
 Result<Staging> Staging::make(memory::Arena& arena, std::string_view address, uint64_t size) {
   // A charge is of no more than a peer may have, and all of these bytes are pinned.
-  if (size > arena.budget().limits().peer_max) return fail(Errc::too_large, "staging: more than one client may hold");
-  memory::Share share(arena, address, size);
-  auto charge = share.try_whole(size);
+  const bool leased = size <= memory::Arena::lease_size_max;
+  const uint64_t bytes = leased ? memory::Arena::class_size(size) : size;
+  if (bytes > arena.budget().limits().peer_max) return fail(Errc::too_large, "staging: more than one client may hold");
+  memory::Share share(arena, address, bytes);
+  auto charge = share.try_whole(bytes);
   if (!charge) return fail(Errc::slow_down, "staging: no memory for it now");
+  if (leased) {
+    VB_ASSIGN(memory::Lease lease, arena.lease(size));
+    lease.attach(std::move(*charge));
+    return Staging(std::move(lease));
+  }
   void* const mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return fail(Errc::slow_down, "staging: mmap", errno);
   return Staging(MutableBytes(static_cast<std::byte*>(mapped), size), std::move(*charge));
@@ -139,6 +155,7 @@ Task<Result<void>> Sessions::connect(SessionPtr session, uint32_t queue_pair) {
     return fail(Errc::unsupported, "reliable connections: the device's GID has changed");
   };
   if (session->connected_to != 0) {
+    if (endpoint_.port_is_fresh()) co_return check(endpoint_.device().own_gid(session->peer_gid));
     const auto look = [this, session, check]() -> Result<void> {
       VB_TRY(endpoint_.refresh_port());
       return check(endpoint_.device().own_gid(session->peer_gid));

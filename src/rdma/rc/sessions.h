@@ -30,11 +30,14 @@ struct SessionRequest {
   Payer payer{};
 };
 
-// Memory of a PUT, zeroed. Its region ends before its bytes are given back.
+// Memory of a PUT: a lease of the arena, whose pages are there and pinned already, or, where it is larger than a lease,
+// a mapping of its own. A lease has other transfers' bytes until all of it has been written: peers may write into it,
+// and never read. Its region ends before its bytes are given back.
 class Staging {
  public:
   Staging() = default;
-  Staging(MutableBytes memory, memory::Charge charge) : memory_(memory), charge_(std::move(charge)) {}
+  explicit Staging(memory::Lease lease) : memory_(lease.bytes()), lease_(std::move(lease)) {}
+  Staging(MutableBytes mapped, memory::Charge charge) : memory_(mapped), charge_(std::move(charge)) {}
   Staging(Staging&& other) noexcept;
   Staging& operator=(Staging&& other) noexcept;
   ~Staging();
@@ -44,10 +47,13 @@ class Staging {
   Region* region() const { return region_.get(); }
   Result<void> expose(Domain& domain);
   void conceal() { region_.reset(); }
+  // After conceal(). Empty: it is a mapping, and stays here.
+  memory::Lease take_lease();
 
  private:
   MutableBytes memory_;
-  memory::Charge charge_;
+  memory::Lease lease_;    // empty: memory_ is mapped
+  memory::Charge charge_;  // of the mapping
   std::unique_ptr<Region> region_;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "memory/budget.h"
+
 namespace verbena::rdma::rc {
 
 // The client must not change the bytes while they are checked and stored: its connection and its key end first, in the
@@ -32,10 +34,20 @@ Task<Result<void>> StagingSource::ready() {
   co_return outcome_;
 }
 
+// Only as large a piece as a body's otherwise are.
+std::optional<memory::Chunk> StagingSource::give_all() {
+  if (!arrived_ || taken_ != 0 || session_->asked.size > memory::Budget::chunk_max) return std::nullopt;
+  memory::Chunk chunk{.lease = session_->staging.take_lease(), .bytes = {}};
+  if (!chunk.lease) return std::nullopt;
+  chunk.bytes = chunk.lease.bytes();
+  taken_ = chunk.bytes.size();
+  return chunk;
+}
+
 Task<Result<size_t>> StagingSource::read(MutableBytes into) {
   if (!arrived_) VB_CO_TRY(co_await ready());
   const size_t n = std::min<uint64_t>(into.size(), session_->asked.size - taken_);
-  std::memcpy(into.data(), session_->staging.bytes().data() + taken_, n);
+  if (n != 0) std::memcpy(into.data(), session_->staging.bytes().data() + taken_, n);
   taken_ += n;
   co_return n;
 }

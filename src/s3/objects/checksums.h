@@ -24,7 +24,7 @@ Result<store::Checksum> parse_checksum(Algorithm algorithm, std::string_view tex
 
 // The checksum that S3 stores for a body without one (since December 2024).
 inline constexpr Algorithm default_checksum = Algorithm::crc64nvme;
-// For an HTTP body. PUTs by token and native PUTs, which have no MD5 either, get none unless the client asks for one.
+// For an HTTP body. Native PUTs get none unless the client asks for one, PUTs by RDMA what their answer tells.
 void add_default_checksum(PutRequest& put);
 
 // The raw digest of a text.

@@ -7,6 +7,7 @@
 #include "base/hex.h"
 #include "base/request_trace.h"
 #include "memory/budget.h"
+#include "memory/gives_chunk.h"
 #include "s3/objects/body_digests.h"
 #include "s3/objects/encryption.h"
 
@@ -21,12 +22,21 @@ size_t next_read(std::optional<uint64_t> size, uint64_t have, size_t offer) {
   return memory::Arena::class_size(left + 1) > memory::Arena::class_size(left) ? left : left + 1;
 }
 
+std::optional<memory::Chunk> give_all(memory::Source& body) {
+  auto* const gives = dynamic_cast<memory::GivesChunk*>(&body);
+  return gives == nullptr ? std::nullopt : gives->give_all();
+}
+
 // Fills one lease from the body, leased when its first byte has arrived, and digests it. An empty chunk: the end.
 Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
                                        uint64_t have, BodyDigests& digests, bool& end, RequestTrace* trace) {
   ScopedStage on_wire(trace, Stage::wire);
   VB_CO_TRY(co_await body.ready());
   on_wire.end();
+  if (auto all = have == 0 ? give_all(body) : std::nullopt) {
+    digests.update(all->bytes);
+    co_return std::move(*all);
+  }
   ScopedStage for_memory(trace, Stage::memory);
   VB_CO_ASSIGN(memory::Lease lease, co_await share.lease(next_read(size, have, share.offer())));
   for_memory.end();

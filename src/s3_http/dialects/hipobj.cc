@@ -61,6 +61,28 @@ TransferRequest transfer_request(const Context& context, const rdma::rc::Session
   return request;
 }
 
+bool has_header(const Headers& headers, std::string_view name) {
+  return std::ranges::any_of(headers, [&](const auto& header) { return header.first == name; });
+}
+
+// The checksum that READY's answer tells is that of the object, as far as there is one of it: then it is not computed
+// besides. Of a whole object that is stored without any there will be.
+void ask_for_checksum(TransferRequest& request, const rdma::rc::SessionRequest& asked, Delivered& delivered) {
+  if (!asked.put) {
+    if (!has_header(request.headers, "x-amz-checksum-mode")) {
+      request.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
+    }
+    return;
+  }
+  const auto is_checksum = [](const auto& header) { return header.first.starts_with(checksum_header_prefix); };
+  if (request.query.empty() && std::ranges::none_of(request.headers, is_checksum)) {
+    request.headers.emplace_back("x-amz-checksum-algorithm", to_string(delivered.algorithm()));
+    delivered.leave();
+  } else if (has_header(request.headers, delivered.s3_header())) {
+    delivered.leave();
+  }
+}
+
 // Serves it as any other request of the caller, and takes over its names for logs.
 Task<bool> serve_transfer(const DialectCall& call, const TransferRequest& of, std::string_view method,
                           memory::Source& body, memory::Sink& sink) {
@@ -104,17 +126,30 @@ class NoAnswer final : public memory::Sink {
   Task<Result<void>> finish() override { co_return fail(Errc::internal, "hipobj: no body is expected"); }
 };
 
+std::string header_of(const Response& response, std::string_view name) {
+  for (const auto& [key, value] : response.headers) {
+    if (key == name) return std::string(value);
+  }
+  return {};
+}
+
 // Into the client's memory; the last write carries the cookie.
 class CookieSink final : public memory::Sink {
  public:
-  CookieSink(std::unique_ptr<rdma::rc::RcWindow> window, uint32_t cookie, Delivered& delivered)
-      : window_(*window), inner_(std::move(window), operation_time), cookie_(cookie), delivered_(delivered) {
+  // `answer`: of the GET.
+  CookieSink(std::unique_ptr<rdma::rc::RcWindow> window, uint32_t cookie, const Response& answer, Delivered& delivered)
+      : window_(*window),
+        inner_(std::move(window), operation_time),
+        cookie_(cookie),
+        answer_(answer),
+        delivered_(delivered) {
     inner_.post_until(deadline_in(transfer_time - operation_time));
   }
   Task<Result<void>> begin(uint64_t length) override {
     if (length == 0) co_return fail(Errc::invalid_range, "hipobj: an empty object is read over HTTP");
     window_.announce_end(length, cookie_);
     bytes_ = length;
+    delivered_.know(header_of(answer_, delivered_.s3_header()));
     co_return note(co_await inner_.begin(length));
   }
   Task<Result<void>> push(memory::Chunk chunk) override {
@@ -144,15 +179,16 @@ class CookieSink final : public memory::Sink {
   rdma::rc::RcWindow& window_;
   rdma::WindowSink inner_;
   uint32_t cookie_;
+  const Response& answer_;
   Delivered& delivered_;
   uint64_t bytes_ = 0;
   bool finished_ = false;
   std::optional<Error> error_;
 };
 
-class DeliveredSource final : public memory::Source {
+class DeliveredSource final : public memory::Source, public memory::GivesChunk {
  public:
-  DeliveredSource(memory::Source& inner, Delivered& delivered) : inner_(inner), delivered_(delivered) {}
+  DeliveredSource(rdma::rc::StagingSource& inner, Delivered& delivered) : inner_(inner), delivered_(delivered) {}
   std::optional<uint64_t> size() const override { return inner_.size(); }
   Task<Result<void>> ready() override { co_return note(co_await inner_.ready()); }
   Task<Result<size_t>> read(MutableBytes into) override {
@@ -160,6 +196,11 @@ class DeliveredSource final : public memory::Source {
     if (n) delivered_.update(into.first(*n));
     if (!n && !error_) error_ = n.error();
     co_return n;
+  }
+  std::optional<memory::Chunk> give_all() override {
+    auto chunk = inner_.give_all();
+    if (chunk) delivered_.update(chunk->bytes);
+    return chunk;
   }
   uint64_t arrived() const override { return inner_.arrived(); }
   const std::optional<Error>& error() const { return error_; }
@@ -170,7 +211,7 @@ class DeliveredSource final : public memory::Source {
     return done;
   }
 
-  memory::Source& inner_;
+  rdma::rc::StagingSource& inner_;
   Delivered& delivered_;
   std::optional<Error> error_;
 };
@@ -262,13 +303,6 @@ void answer_prepared(Context& context, const rdma::rc::Session& session) {
   context.reply_header("x-amz-rdma-mr-rkey", hex_text(own.key, 1));
 }
 
-std::string header_of(const Response& response, std::string_view name) {
-  for (const auto& [key, value] : response.headers) {
-    if (key == name) return std::string(value);
-  }
-  return {};
-}
-
 void answer_moved(Context& context, const rdma::rc::SessionRequest& asked, uint64_t bytes, Delivered& delivered) {
   context.response.status = 200;
   context.reply_header("x-amz-rdma-reply", "200");
@@ -327,9 +361,10 @@ Task<Result<bool>> transfer_get(DialectCall call, SessionPtr session, rdma::rc::
   auto channel = channel_of(call, *session);
   auto window = std::make_unique<rdma::rc::RcWindow>(channel, call.connections.endpoint->own_memory(), to);
   Delivered delivered(context);
-  CookieSink sink(std::move(window), asked.cookie, delivered);
+  CookieSink sink(std::move(window), asked.cookie, context.response, delivered);
   EmptyBody body;
-  const TransferRequest request = transfer_request(context, asked);
+  TransferRequest request = transfer_request(context, asked);
+  ask_for_checksum(request, asked, delivered);
   const bool whole = co_await serve_transfer(call, request, "GET", body, sink);
   if (sink.error()) {
     channel->stop();
@@ -358,7 +393,8 @@ Task<Result<bool>> transfer_put(DialectCall call, SessionPtr session) {
   rdma::rc::StagingSource staged(*call.connections.endpoint, session, channel, deadline_in(transfer_time));
   DeliveredSource body(staged, delivered);
   NoAnswer sink;
-  const TransferRequest request = transfer_request(context, asked);
+  TransferRequest request = transfer_request(context, asked);
+  ask_for_checksum(request, asked, delivered);
   (void)co_await serve_transfer(call, request, "PUT", body, sink);
   channel->stop();
   if (body.error()) {
@@ -366,6 +402,7 @@ Task<Result<bool>> transfer_put(DialectCall call, SessionPtr session) {
     co_return std::unexpected(*body.error());
   }
   if (context.response.status >= 300) co_return false;
+  delivered.know(header_of(context.response, delivered.s3_header()));
   answer_moved(context, asked, asked.size, delivered);
   co_return true;
 }

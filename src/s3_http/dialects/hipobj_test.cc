@@ -169,6 +169,65 @@ TEST_F(DialectRig, APutIsStoredFromItsStagingMemoryLikeAnyOther) {
   EXPECT_EQ(got.header("content-type"), "x/y");
 }
 
+// Below a lease's size, at it, and above, where memory of its own is mapped.
+TEST_F(DialectRig, APutOfAnySizeIsStoredWholeWithTheChecksumThatWasTold) {
+  for (const size_t size : {size_t{1}, 4096 * size_t{10} + 1, 1 * MiB, 1 * MiB + 1, 4 * MiB, 4 * MiB + 1}) {
+    const std::string data = pattern(size);
+    const Reply prepared = prepare("PUT", "/bucket/k", size);
+    ASSERT_EQ(prepared.status, 200) << prepared.body;
+    EXPECT_TRUE(write(prepared, data));
+    const Reply r = ready(prepared);
+    ASSERT_EQ(r.status, 200) << r.body;
+    const std::string crc = base64_digest(Algorithm::crc64nvme, data);
+    EXPECT_EQ(r.header("x-amz-rdma-checksum"), "CRC64NVME " + crc);
+    const Reply got = call("GET", "/bucket/k", {{"x-amz-checksum-mode", "ENABLED"}});
+    EXPECT_TRUE(got.body == data) << size;
+    EXPECT_EQ(got.header("x-amz-checksum-crc64nvme"), crc);
+  }
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+}
+
+TEST_F(DialectRig, TheChecksumOfWhatMovedIsToldWhateverTheObjects) {
+  const std::string data = pattern(300'000);
+  const std::string crc64 = base64_digest(Algorithm::crc64nvme, data), crc32c = base64_digest(Algorithm::crc32c, data);
+  const auto put_with = [&](const Headers& headers) {
+    const Reply prepared = prepare("PUT", "/bucket/k", data.size());
+    EXPECT_TRUE(write(prepared, data));
+    return ready(prepared, headers);
+  };
+  const auto get_with = [&](const Headers& headers) {
+    device.memory.assign(data.size(), std::byte{0});
+    const Reply r = ready(prepare("GET", "/bucket/k", data.size()), headers);
+    EXPECT_TRUE(memory() == data);
+    return r;
+  };
+  const Headers crc32c_asked{{"x-amz-rdma-checksum-algorithm", "CRC32C"}};
+  EXPECT_EQ(put_with(crc32c_asked).header("x-amz-rdma-checksum"), "CRC32C " + crc32c);
+  EXPECT_EQ(get_with(crc32c_asked).header("x-amz-rdma-checksum"), "CRC32C " + crc32c);
+  EXPECT_EQ(get_with({}).header("x-amz-rdma-checksum"), "CRC64NVME " + crc64) << "the object has another";
+  const Reply r = put_with({{"x-amz-checksum-crc32c", crc32c}});
+  EXPECT_EQ(r.header("x-amz-rdma-checksum"), "CRC64NVME " + crc64);
+  EXPECT_EQ(r.header("x-amz-checksum-crc32c"), crc32c);
+  const std::string id =
+      call("POST", "/bucket/parts?uploads", {{"x-amz-checksum-algorithm", "SHA256"}}).element("UploadId");
+  const Reply prepared = prepare("PUT", "/bucket/parts?partNumber=1&uploadId=" + id, data.size());
+  EXPECT_TRUE(write(prepared, data));
+  const Reply part = ready(prepared);
+  EXPECT_EQ(part.status, 200) << part.body;
+  EXPECT_EQ(part.header("x-amz-rdma-checksum"), "CRC64NVME " + crc64);
+  EXPECT_EQ(part.header("x-amz-checksum-sha256"), base64_digest(Algorithm::sha256, data));
+}
+
+TEST_F(DialectRig, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
+  const auto etag_with = [&](const Headers& headers) {
+    const Reply prepared = prepare("PUT", "/bucket/k", 4);
+    EXPECT_TRUE(write(prepared, "data"));
+    return ready(prepared, headers).header("x-amz-rdma-etag");
+  };
+  EXPECT_NE(etag_with({}).find('-'), std::string::npos);
+  EXPECT_EQ(etag_with({{"x-verbena-etag", "MD5"}}), hex_md5("data"));
+}
+
 TEST_F(DialectRig, AnUploadPartIsATransferToo) {
   const std::string id = call("POST", "/bucket/k?uploads").element("UploadId");
   const Reply prepared = prepare("PUT", "/bucket/k?partNumber=1&uploadId=" + id, 10);

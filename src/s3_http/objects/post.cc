@@ -223,7 +223,7 @@ Task<Result<void>> serve_post_object(Context& context) {
   const auto refused = check_request_headers(put_context, RequestKind::post_object);
   context.error_fields = put_context.error_fields;
   VB_CO_TRY(refused);
-  auto read = read_put_request(put_context, true);
+  auto read = read_put_request(put_context, true, false);
   if (!read) {
     add_error_details(put_context, read.error().code);
     context.error_fields = put_context.error_fields;

@@ -29,9 +29,14 @@ Result<std::optional<PutRequest::Append>> read_append(const Context& context) {
   return PutRequest::Append{*offset};
 }
 
+// By a token, or by the session that this is the transfer of (dialects/hipobj).
+bool moves_by_rdma(const Context& context, const std::optional<rdma::Token>& token) {
+  return token || context.caller().door == Door::token;
+}
+
 }  // namespace
 
-Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
+Result<PutRequest> read_put_request(const Context& context, bool whole_object, bool by_rdma) {
   if (context.query.has("versionId")) {
     return fail(Errc::invalid_argument, "This operation does not accept a version-id.");
   }
@@ -51,6 +56,9 @@ Result<PutRequest> read_put_request(const Context& context, bool whole_object) {
     VB_ASSIGN(put.encryption.customer, read_customer_key(context, own_key_prefix));
   }
   VB_TRY(plan_checksums(context, put));
+  if (by_rdma) {
+    VB_ASSIGN(put.md5_etag, wants_md5(context));
+  }
   return put;
 }
 
@@ -66,7 +74,7 @@ void fill_put_response(Context& context, const store::ObjectInfo& info) {
 Task<Result<void>> serve_put_object(Context& context) {
   if (context.header("x-amz-copy-source")) co_return co_await serve_copy_object(context);
   VB_CO_ASSIGN(const auto token, read_token(context));
-  auto read = read_put_request(context, true);
+  auto read = read_put_request(context, true, moves_by_rdma(context, token));
   if (!read) {
     // A caller without the right to write gets AccessDenied instead of the request's error.
     VB_CO_TRY(co_await authorize_upload(context, action::put_object));
@@ -97,7 +105,7 @@ Task<Result<void>> serve_upload_part(Context& context) {
   UploadPartRequest part;
   VB_CO_ASSIGN(part.part_number, read_part_number(context));
   part.upload_id = context.query.get_or_empty("uploadId");
-  VB_CO_ASSIGN(part.put, read_put_request(context, false));
+  VB_CO_ASSIGN(part.put, read_put_request(context, false, moves_by_rdma(context, token)));
   if (token) {
     VB_CO_ASSIGN(const TokenPut moved, co_await upload_part_by_token(context, *token, std::move(part)));
     if (moved.outcome == TokenOutcome::done) fill_put_response(context, moved.reply.info);

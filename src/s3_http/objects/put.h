@@ -7,7 +7,8 @@
 namespace verbena::s3 {
 
 // Bucket, key, checksums and conditions of a PUT or UploadPart. Object headers are read for whole objects only.
-Result<PutRequest> read_put_request(const Context& context, bool whole_object);
+// `by_rdma`: its bytes do not come in the body.
+Result<PutRequest> read_put_request(const Context& context, bool whole_object, bool by_rdma);
 
 // 200 with ETag and checksums.
 void fill_put_response(Context& context, const store::ObjectInfo& info);
