@@ -119,11 +119,21 @@ enum class DevicePath : uint8_t {
   peer,    // RDMA devices of this host read and write the device's memory themselves
 };
 
+// What a check of a device's memory (verify_device) was made by.
+enum class DeviceVerified : uint8_t {
+  none,         // it was not asked for, or the memory is the host's
+  kernel,       // a kernel on the device read the bytes
+  read_back,    // they were copied back to the host and read there
+  no_checksum,  // no check was made: the server told no checksum of exactly these bytes
+};
+
 // The route of one operation's payload.
 struct Transfer {
   Via door = Via::http;
   DevicePath device_path = DevicePath::none;  // of a batch with windows of both kinds: of those on a device
-  std::string provider = {};                  // "local", "tcp", "verbs;ofi_rxm"; "http" or "https" for the HTTP door
+  // Of a batch: no_checksum if there was none of any item on the device, else read_back if any needed that.
+  DeviceVerified device_verified = DeviceVerified::none;
+  std::string provider = {};  // "local", "tcp", "verbs;ofi_rxm"; "http" or "https" for the HTTP door
   uint64_t bytes = 0;
   std::string fell_back_reason = {};  // why a faster door was not used; empty when none was skipped
   unsigned attempts = 1;
@@ -153,6 +163,12 @@ struct GetOptions {
   std::string if_match = {}, if_none_match = {};  // ETag without quotes, or "*"
   // Also fill GetReply::info with content type, metadata and checksum (the HTTP doors always do).
   bool metadata = false;
+  // Into a device's memory: once all bytes are there, their checksum is computed from that memory, by a kernel on the
+  // device (CRC32C, CRC32, CRC64NVME, if the driver takes the kernel), else from bytes that are read back, and compared
+  // with the one that the server told: checksum_mismatch. Transfer::device_verified says which. The server tells that
+  // of a whole object that was stored with one, and by token that of any range; if it comes with no reply, it is asked
+  // for once more (HEAD).
+  bool verify_device = false;
   std::string version_id = {};  // by HTTP or token: the native door supports versions in batches only
   // A stop ends the operation with `cancelled`, within some 20 ms. The memory is not touched after that.
   std::stop_token cancel = {};
@@ -173,6 +189,9 @@ struct PutOptions {
   // "CRC32:yZRlqg==", or another algorithm of S3's: the expected checksum of the bytes; otherwise checksum_mismatch,
   // and nothing is stored.
   std::string checksum = {};
+  // From a device's memory, without `checksum`: the CRC32C is computed from that memory as GetOptions::verify_device
+  // has it, before the bytes are sent, and given as `checksum`.
+  bool verify_device = false;
   // Appends the bytes to the object, which must have this size, or append_at_end: any size. 0 creates the object if
   // there is none. For directory buckets, and others that allow appends. An append that may have been made is not
   // repeated; for append_at_end the native door reports the size, the others ask for it first. Asynchronous appends by
@@ -277,6 +296,8 @@ struct BatchResult {
   uint64_t size = 0;                    // of the whole object; unset for a put or remove
   std::string etag = {}, version_id = {};
   std::chrono::system_clock::time_point last_modified = {};
+  std::string checksum = {};  // get with verify_device: "CRC32C:yZRlqg==", of the whole object; empty if unknown
+  DeviceVerified device_verified = DeviceVerified::none;  // get with verify_device
 };
 // A lease of what a batch finds: kept, as by MatchOptions::lease.
 struct BatchLease {
@@ -295,6 +316,9 @@ struct BatchOptions {
   // repeated on another session. invalid_argument: it joins a lease of another core than `lease` is of. unsupported:
   // windows of a device. Null: no lease.
   BatchLease* take = nullptr;
+  // get: items on a device are checked as by GetOptions::verify_device, at the end of the call: those that in_order has
+  // reported may be checksum_mismatch yet. Ranges of objects are no_checksum.
+  bool verify_device = false;
 };
 
 // A listing with the bytes of small objects: a prefix of them in one answer.
@@ -395,6 +419,23 @@ class Watch {
   struct Impl;
   explicit Watch(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
+};
+
+// Transfers to and from devices that a client made, since it was connected.
+struct DeviceCounters {
+  struct Way {
+    uint64_t transfers = 0;  // calls that succeeded; a batch, or several ranges of an object, are one
+    uint64_t bytes = 0;
+  };
+  Way staged = {}, shared = {}, direct = {}, peer = {};
+  // Calls that went another way than these, because the memory, its driver, an RDMA device or the server does not have
+  // it (Transfer::fell_back_reason), and those for whose bytes a faster door was not used.
+  uint64_t not_direct = 0, not_peer = 0, other_door = 0;
+  uint64_t direct_failed = 0, peer_failed = 0;  // attempts that failed, and went on by another way
+  uint64_t failed = 0;                          // calls that failed
+  // verify_device: checks, of items of batches too, and how they ended.
+  uint64_t verified_kernel = 0, verified_read_back = 0, no_checksum = 0, mismatches = 0;
+  uint64_t read_back_bytes = 0;  // copied to the host to be checked
 };
 
 class Client;
@@ -547,6 +588,8 @@ class Client {
   // `unsupported`: this client uses HTTP or tokens, or the server cannot report changes.
   Outcome<Watch> watch(const std::string& bucket, const WatchOptions& options = {}) const;
 
+  DeviceCounters device_counters() const;
+
   // The door that an operation of `size` bytes would try first now.
   Via preferred(uint64_t size = 1u << 20) const;
 
@@ -579,6 +622,8 @@ class TraceScope {
 std::string_view to_string(Via via);
 // "staged", "shared"; empty for none.
 std::string_view to_string(DevicePath path);
+// "kernel", "read_back", "no_checksum"; empty for none.
+std::string_view to_string(DeviceVerified verified);
 // nullopt for anything else.
 std::optional<Via> parse_via(std::string_view text);
 // The enumerator's name ("no_such_key").

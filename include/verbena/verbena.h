@@ -167,6 +167,22 @@ void* verbena_buffer_data(const verbena_buffer* buffer);
 size_t verbena_buffer_size(const verbena_buffer* buffer);
 void verbena_buffer_free(verbena_buffer* buffer);
 
+/* Transfers to and from devices that the client made since it was connected (verbena::DeviceCounters). A call is one
+ * transfer, a batch too. */
+typedef struct verbena_device_counters {
+  size_t struct_size;
+  uint64_t staged, staged_bytes; /* calls that succeeded, by their way, and their bytes */
+  uint64_t shared, shared_bytes;
+  uint64_t direct, direct_bytes;
+  uint64_t peer, peer_bytes;
+  uint64_t not_direct, not_peer, other_door; /* calls that a better way or door was not used for */
+  uint64_t direct_failed, peer_failed;       /* attempts that failed, and went on by another way */
+  uint64_t failed;                           /* calls */
+  uint64_t verified_kernel, verified_read_back, no_checksum, mismatches; /* verify_device */
+  uint64_t read_back_bytes;
+} verbena_device_counters;
+int verbena_count_device(verbena_client* client, verbena_device_counters* counters);
+
 /* ---- Objects ---- */
 
 typedef struct verbena_object {
@@ -186,6 +202,7 @@ typedef struct verbena_transfer {
   char provider[32];          /* "local", "tcp", "verbs;ofi_rxm", "http" */
   char fell_back_reason[256]; /* empty when no faster door was skipped */
   char device_path[16];       /* "staged", "shared", "direct", "peer" (verbena::DevicePath); empty: host memory */
+  char device_verified[16];   /* of verify_device: "kernel", "read_back", "no_checksum"; else empty */
 } verbena_transfer;
 
 typedef struct verbena_pair {
@@ -215,6 +232,7 @@ typedef struct verbena_get_options {
   size_t range_count;
   verbena_info** info; /* receives the object's other metadata; to be freed. NULL on failure */
   verbena_cancellation* cancellation;
+  int verify_device; /* memory of a device is checked after the bytes have come (verbena::GetOptions) */
 } verbena_get_options;
 
 typedef struct verbena_put_options {
@@ -233,6 +251,7 @@ typedef struct verbena_put_options {
    * Others are VERBENA_INVALID_ARGUMENT. */
   const verbena_pair* headers;
   size_t header_count;
+  int verify_device;   /* memory of a device: without `checksum`, that of its bytes is computed from it */
 } verbena_put_options;
 
 typedef struct verbena_head_options {
@@ -392,6 +411,7 @@ typedef struct verbena_batch {
   void (*in_order)(void* context, size_t leading);
   void* context;
   verbena_lease* take; /* get, head. May be NULL */
+  int verify_device;   /* get: items on a device are checked, at the end of the call (verbena::BatchOptions) */
 } verbena_batch;
 
 /* 0 when every item has its result; else the outcome of items without a code is unknown. */

@@ -6,6 +6,20 @@
 
 namespace verbena {
 
+std::string_view to_string(DeviceVerified verified) {
+  switch (verified) {
+    case DeviceVerified::none:
+      return {};
+    case DeviceVerified::kernel:
+      return "kernel";
+    case DeviceVerified::read_back:
+      return "read_back";
+    case DeviceVerified::no_checksum:
+      return "no_checksum";
+  }
+  return {};
+}
+
 std::string_view to_string(DevicePath path) {
   switch (path) {
     case DevicePath::none:

@@ -138,6 +138,11 @@ const char* find_cuda(void* library, Calls& calls) {
   find_function(library, "cuMemGetHandleForAddressRange", calls.range_handle);
   find_function(library, "cuFlushGPUDirectRDMAWrites", calls.flush_writes);
   find_function(library, "cuPointerSetAttribute", calls.set_pointer_attribute);
+  find_function(library, "cuModuleLoadData", calls.module_load);
+  find_function(library, "cuModuleUnload", calls.module_unload);
+  find_function(library, "cuModuleGetFunction", calls.module_function);
+  find_function(library, "cuModuleGetGlobal_v2", calls.module_global);
+  find_function(library, "cuLaunchKernel", calls.launch);
   return missing;
 }
 

@@ -144,6 +144,7 @@ class Queue {
   Outcome<> wait_for_stream(uint64_t stream, Deadline until, const std::stop_token& stop) const;
 
  private:
+  friend class DeviceCrc;  // launches its kernel on the stream (cuda_crc.h)
   Queue(const Driver& driver, int device) : driver_(driver), device_(device) {}
   Outcome<> prepare();
   Outcome<> poll(void* event, const char* what, Deadline until, const std::stop_token& stop) const;

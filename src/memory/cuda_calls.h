@@ -117,11 +117,23 @@ struct Calls {
   int (*range_handle)(void* into, uint64_t address, size_t size, int type, unsigned long long flags);
   int (*flush_writes)(int target, int scope);
   int (*set_pointer_attribute)(const void* value, int attribute, uint64_t address);
+  // Kernels of a text (PTX) that the driver compiles. Null in a library without them.
+  int (*module_load)(void** module, const void* text);
+  int (*module_unload)(void* module);
+  int (*module_function)(void** function, void* module, const char* name);
+  int (*module_global)(uint64_t* address, size_t* size, void* module, const char* name);
+  int (*launch)(void* function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
+                unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void* stream, void** parameters,
+                void** extra);
   // The driver's own name of a call that is named as CUDA names it. Null: they are the same.
   const char* (*own_name)(const char* call);
   bool shares() const {
     return device_uuid != nullptr && address_range != nullptr && ipc_export != nullptr && ipc_open != nullptr &&
            ipc_close != nullptr;
+  }
+  bool runs_kernels() const {
+    return module_load != nullptr && module_unload != nullptr && module_function != nullptr &&
+           module_global != nullptr && launch != nullptr;
   }
   // By descriptors of physical memory, besides.
   bool shares_physical() const {

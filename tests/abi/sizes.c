@@ -24,6 +24,9 @@ int main(void) {
   SIZE(verbena_transfer);
   AT(verbena_transfer, fell_back_reason);
   AT(verbena_transfer, device_path);
+  AT(verbena_transfer, device_verified);
+  SIZE(verbena_device_counters);
+  AT(verbena_device_counters, read_back_bytes);
   SIZE(verbena_match_request);
   AT(verbena_match_request, lease);
   AT(verbena_match_request, join);
@@ -31,9 +34,11 @@ int main(void) {
   SIZE(verbena_range);
   SIZE(verbena_get_options);
   AT(verbena_get_options, cancellation);
+  AT(verbena_get_options, verify_device);
   SIZE(verbena_put_options);
   AT(verbena_put_options, cancellation);
   AT(verbena_put_options, info);
+  AT(verbena_put_options, verify_device);
   SIZE(verbena_part_options);
   AT(verbena_part_options, cancellation);
   AT(verbena_part_options, info);
@@ -55,6 +60,7 @@ int main(void) {
   SIZE(verbena_batch);
   AT(verbena_batch, context);
   AT(verbena_batch, take);
+  AT(verbena_batch, verify_device);
   SIZE(verbena_list_options);
   AT(verbena_list_options, cancellation);
   SIZE(verbena_watch_options);

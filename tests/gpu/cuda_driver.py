@@ -108,6 +108,17 @@ class Array:
         self.driver.free(self.address)
 
 
+class PartOf(Array):
+    """Bytes of another array, from an offset on."""
+
+    def __init__(self, whole, offset, size):
+        self.driver, self.size, self.address = whole.driver, size, whole.address + offset
+        self.interface = {"shape": (size,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+    def free(self):
+        pass  # with the whole
+
+
 class MappedArray(Array):
     """An array in memory of the driver's virtual memory API, in two pieces: PyTorch's expandable segments are such."""
 

@@ -17,21 +17,6 @@ bool is_locked(const void* memory, size_t size) {
   return at - range->first < range->second && size <= range->second - (at - range->first);
 }
 
-Stream* stream_of(void* handle) {
-  const auto number = reinterpret_cast<uintptr_t>(handle);
-  if (number <= 2) {  // the default stream, and the legacy and per-thread ones by their numbers
-    std::lock_guard lock(world().mutex);
-    auto& legacy = world().legacy[stack.empty() ? 0 : stack.back()->device];
-    if (!legacy) legacy = std::make_unique<Stream>(stack.empty() ? 0 : stack.back()->device);
-    return legacy.get();
-  }
-  std::lock_guard lock(world().mutex);
-  for (const auto& one : world().streams) {
-    if (one.get() == handle) return one.get();
-  }
-  return nullptr;
-}
-
 int copy(uint64_t device_at, void* host, size_t size, void* handle, bool to_device) {
   Stream* const stream = stream_of(handle);
   if (stream == nullptr) return invalid_handle;
@@ -125,6 +110,7 @@ int cuGetErrorName(int status, const char** name) {
                                                    {invalid_device, "CUDA_ERROR_INVALID_DEVICE"},
                                                    {invalid_context, "CUDA_ERROR_INVALID_CONTEXT"},
                                                    {uncorrectable, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+                                                   {218, "CUDA_ERROR_INVALID_PTX"},
                                                    {invalid_handle, "CUDA_ERROR_INVALID_HANDLE"},
                                                    {not_ready, "CUDA_ERROR_NOT_READY"},
                                                    {already_locked, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
@@ -431,6 +417,10 @@ void double_fail_some(const char* call, int status, unsigned after, unsigned cou
   const unsigned first = world().calls[call] + after;
   world().failures[call] = {status, first, first + count};
 }
+void double_flip_at(const char* call, uint64_t address, unsigned after) {
+  std::lock_guard lock(world().mutex);
+  world().flips[call] = {address, world().calls[call] + after};
+}
 void double_slow(const char* call, unsigned microseconds) {
   std::lock_guard lock(world().mutex);
   world().slow[call] = microseconds;
@@ -463,6 +453,7 @@ void double_reset_counts() {
   world().calls.clear();
   world().failures.clear();
   world().slow.clear();
+  world().flips.clear();
   world().pageable = world().misuse = 0;
 }
 }

@@ -52,6 +52,10 @@ void double_hold_all(bool held);
 void double_fail(const char* call, int status, unsigned after);
 // So many of its uses fail, after so many others.
 void double_fail_some(const char* call, int status, unsigned after, unsigned count);
+// Its use after so many others finds one bit of the byte at that address of a device changed.
+void double_flip_at(const char* call, uint64_t address, unsigned after);
+// Why the last kernel was refused, or failed; empty: none since the last question. NVIDIA's alone.
+const char* double_kernel_fault();
 // Each use of it takes so long, until double_reset_counts().
 void double_slow(const char* call, unsigned microseconds);
 // Every call in the device's context fails from now on (an uncorrectable error of its memory), or works again.

@@ -112,6 +112,12 @@ struct Failure {
   unsigned after = 0, until = ~0u;  // numbers of its uses
 };
 
+// A bit of the device's byte there changes at that use of a call.
+struct Flip {
+  uint64_t address = 0;
+  unsigned at = 0;
+};
+
 // Leaked: threads of streams may outlive the statics of a process.
 struct World {
   std::mutex mutex;
@@ -123,6 +129,7 @@ struct World {
   std::map<std::string, unsigned> calls;
   std::map<std::string, Failure> failures;
   std::map<std::string, unsigned> slow;  // microseconds
+  std::map<std::string, Flip> flips;
   std::list<std::unique_ptr<Stream>> streams;
   std::unique_ptr<Stream> legacy[devices];
   uint64_t next_id = 1;
@@ -165,9 +172,25 @@ inline void Stream::run(const std::stop_token& stop) {
   }
 }
 
+// The allocation that contains [address, address + size); nullptr: none. Under the lock.
+inline Allocation* find(uint64_t address, size_t size, uint64_t* begin = nullptr) {
+  auto at = world().allocations.upper_bound(address);
+  if (at == world().allocations.begin()) return nullptr;
+  --at;
+  if (address - at->first >= at->second.size || size > at->second.size - (address - at->first)) return nullptr;
+  if (begin != nullptr) *begin = at->first;
+  return &at->second;
+}
+
 // Counts a call, and returns the status that it was told to fail with.
 inline int enter(const char* call) {
   std::unique_lock lock(world().mutex);
+  if (const auto flip = world().flips.find(call);
+      flip != world().flips.end() && flip->second.at == world().calls[call]) {
+    const uint64_t address = flip->second.address;
+    uint64_t begin = 0;
+    if (const Allocation* const one = find(address, 1, &begin)) one->bytes[address - begin] ^= std::byte{8};
+  }
   if (const auto slow = world().slow.find(call); slow != world().slow.end()) {
     const std::chrono::microseconds duration(slow->second);
     lock.unlock();
@@ -186,15 +209,21 @@ inline int enter_here(const char* call) {
   return stack.back()->lost ? uncorrectable : ok;
 }
 
-// The allocation that contains [address, address + size); nullptr: none. Under the lock.
-inline Allocation* find(uint64_t address, size_t size, uint64_t* begin = nullptr) {
-  auto at = world().allocations.upper_bound(address);
-  if (at == world().allocations.begin()) return nullptr;
-  --at;
-  if (address - at->first >= at->second.size || size > at->second.size - (address - at->first)) return nullptr;
-  if (begin != nullptr) *begin = at->first;
-  return &at->second;
+inline Stream* stream_of(void* handle) {
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  if (number <= 2) {  // the default stream, and the legacy and per-thread ones by their numbers
+    std::lock_guard lock(world().mutex);
+    auto& legacy = world().legacy[stack.empty() ? 0 : stack.back()->device];
+    if (!legacy) legacy = std::make_unique<Stream>(stack.empty() ? 0 : stack.back()->device);
+    return legacy.get();
+  }
+  std::lock_guard lock(world().mutex);
+  for (const auto& one : world().streams) {
+    if (one.get() == handle) return one.get();
+  }
+  return nullptr;
 }
+
 // Of each adjacent allocation its part.
 inline bool each_part(uint64_t address, size_t size, int device, const std::function<void(std::byte*, size_t)>& use) {
   std::lock_guard lock(world().mutex);

@@ -11,7 +11,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients"))
 from python_case import ACCESS_KEY, SECRET_KEY, Server  # noqa: E402
-from cuda_driver import Array, Driver, MappedArray  # noqa: E402
+from cuda_driver import Array, Driver, MappedArray, PartOf  # noqa: E402
 from hip_driver import HipDriver  # noqa: E402
 import verbena  # noqa: E402
 
@@ -55,6 +55,32 @@ def try_way(server, driver, via, provider, size, seconds, kind=Array):
         assert put.device_path == got.device_path
         print(f"| {driver.name()} | {via}{' ' + provider if provider else ''}, {got.device_path}{', mapped' if kind is MappedArray else ''} | {gets:.2f} | {puts:.2f} "
               f"| {batches:.2f} | {own:.2f} |", flush=True)
+
+
+def try_checks(server, driver, size, seconds):
+    """The bytes of many sizes and places, checked on the device itself: by the kernel where the driver takes it, and the CRC
+    that it computes of a PUT is compared by the server."""
+    with verbena.connect(server.http, native_endpoint=server.native, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="native",
+                         provider="local") as client, verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as host:
+        whole, checked = Array(driver, size), set()
+        for number, some in enumerate((1, 3, 8, 255, 4096, 65535, 65536, 65537, 200_003, size - 8)):
+            data = os.urandom(some)
+            part = PartOf(whole, number % 9 if some + 8 <= size else 0, some)
+            host.put("gpu", "checked", data)
+            got = client.get_into("gpu", "checked", part, verify_device=True)
+            assert part.get() == data, "the device has not the object's bytes"
+            put = client.put("gpu", "checked", part, verify_device=True)
+            assert bytes(host.get("gpu", "checked")) == data, "the object is not the device's bytes"
+            checked |= {got.device_verified, put.device_verified}
+        data = os.urandom(size)
+        host.put("gpu", "checked", data)
+        with client.register(whole) as window:
+            plain = rate(size, seconds, lambda: client.get_into("gpu", "checked", window))
+            verified = rate(size, seconds, lambda: client.get_into("gpu", "checked", window, verify_device=True))
+        counted = client.device_counters()
+        assert counted["mismatches"] == 0 and counted["failed"] == 0, counted
+        whole.free()
+        print(f"verify_device: right, by {' and '.join(sorted(checked))}; GET {verified:.2f} GiB/s, without {plain:.2f}", flush=True)
 
 
 def try_torch(server, device, size):
@@ -113,6 +139,7 @@ def main():
             client.make_bucket("gpu", memory=True)
         for kind in (Array, MappedArray) if driver.maps_pieces else (Array,):
             try_way(server, driver, "native", "local", given.size << 20, given.seconds, kind)
+        try_checks(server, driver, given.size << 20, given.seconds)
     with Server() as server:
         with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
             client.make_bucket("gpu", memory=True)

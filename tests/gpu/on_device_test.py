@@ -19,4 +19,5 @@ ways = ["native local, direct", "native local, direct, mapped", "native local, s
 if is_hip():
     ways.remove("native local, direct, mapped")  # HIP shares no memory by descriptors
     ways[-1] = "native verbs, staged"  # nor with RDMA devices
+assert f"verify_device: right, by {own('kernel', 'read_back')};" in done.stdout
 assert [row.split("|")[2].strip() for row in rows] == ways, rows

@@ -227,5 +227,38 @@ TEST_F(PeerToken, WhatLinksReachIsKnownAlsoWhileAllAreInUse) {
   changed.notify_all();
 }
 
+// By token the server tells the CRC32C of what it has written, of ranges, too.
+TEST_F(PeerToken, WhatIsCheckedIsWhatRdmaDevicesHaveWritten) {
+  constexpr size_t size = 150'001;
+  const auto bytes = random_bytes(size, 2);
+  ASSERT_TRUE(http().put("bucket", "key", bytes));
+  OnDevice memory(mib);
+  for (const Way& way : {native, token}) {
+    SCOPED_TRACE(way.name());
+    const Client c = client(way);
+    const Buffer window = c.register_memory(memory.all())->slice(5, size);
+    for (const std::optional<Range> range : {std::optional<Range>(), std::optional(Range{1000, 70'000})}) {
+      const bool told = !range || way.via == Via::token;
+      const GetOptions options{.range = range, .verify_device = true};
+      const auto got = c.get("bucket", "key", window, options);
+      ASSERT_TRUE(got) << got.error().message;
+      EXPECT_EQ(got->transfer.device_path, DevicePath::peer) << got->transfer.fell_back_reason;
+      EXPECT_EQ(got->transfer.device_verified, told ? DeviceVerified::kernel : DeviceVerified::no_checksum);
+      if (!told) continue;
+      double_flip_at("cuLaunchKernel", memory.address() + 5 + got->bytes - 1, 0);
+      const auto other = c.get("bucket", "key", window, options);
+      ASSERT_FALSE(other);
+      EXPECT_EQ(other.error().code, ErrorCode::checksum_mismatch) << other.error().message;
+    }
+    double_poke(memory.address() + 5, bytes.data(), size);
+    const auto put = c.put("bucket", "back", window, {.verify_device = true});
+    ASSERT_TRUE(put) << put.error().message;
+    EXPECT_EQ(put->transfer.device_path, DevicePath::peer) << put->transfer.fell_back_reason;
+    EXPECT_EQ(put->transfer.device_verified, DeviceVerified::kernel);
+    EXPECT_EQ(http().head("bucket", "back")->checksum, http().head("bucket", "key")->checksum);
+    EXPECT_EQ(c.device_counters().peer.transfers, 3u);
+  }
+}
+
 }  // namespace
 }  // namespace verbena::matrix

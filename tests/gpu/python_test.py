@@ -70,6 +70,26 @@ class Arrays(PythonCase):
                     self.assertEqual((got.device_path, got.bytes), (path, size))
                     self.assertEqual(array.get(), data)
 
+    def test_checks_and_counters(self):
+        data = os.urandom(300_001)
+        array = self.array(len(data))
+        with self.connect(via="native") as client:
+            array.set(data)
+            put = client.put("bucket", "checked", array, verify_device=True)
+            array.set(bytes(len(data)))
+            got = client.get_into("bucket", "checked", array, verify_device=True)
+            by = own("kernel", "read_back")
+            self.assertEqual((put.device_verified, got.device_verified, array.get() == data), (by, by, True))
+            self.assertEqual(client.get_into("bucket", "checked", array).device_verified, "")
+            part = client.get_into("bucket", "checked", array, range=(1, 10), verify_device=True)
+            self.assertEqual(part.device_verified, "no_checksum")
+            places = [("bucket", "checked", 0, len(data))]
+            self.assertEqual(client.get_many(places, array, verify_device=True).check().device_verified, by)
+            self.assertEqual(client.get_many(places, array).check().device_verified, "")
+            now = client.device_counters()
+            self.assertEqual((now["shared"], now["shared_bytes"]), (6, 5 * len(data) + 10))
+            self.assertEqual((now["verified_" + by], now["no_checksum"], now["failed"], now["staged"]), (3, 1, 0, 0))
+
     def test_batches(self):
         array = self.array(200_000)
         data = os.urandom(200_000)

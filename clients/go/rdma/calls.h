@@ -60,8 +60,8 @@ static inline int vb_connect(const char* names, int insecure, int cleartext, uin
 
 // names: bucket, key, if-match, if-none-match, version. `buffer` or `into`.
 static inline int vb_get(verbena_client* client, const char* names, verbena_buffer* buffer, char* into, size_t size, int ranged,
-                         uint64_t offset, uint64_t length, verbena_info** info, verbena_cancellation* cancellation,
-                         vb_answer* answer) {
+                         uint64_t offset, uint64_t length, int verify_device, verbena_info** info,
+                         verbena_cancellation* cancellation, vb_answer* answer) {
   vb_begin(answer);
   const char *bucket = vb_next(&names), *key = vb_next(&names);
   const verbena_range range = {offset, length};
@@ -71,6 +71,7 @@ static inline int vb_get(verbena_client* client, const char* names, verbena_buff
   options.version_id = vb_next(&names);
   options.ranges = &range;
   options.range_count = ranged ? 1 : 0;
+  options.verify_device = verify_device;
   options.info = info;
   options.cancellation = cancellation;
   const int code = buffer != NULL ? verbena_get(client, bucket, key, buffer, 0, size, &options, &answer->bytes, &answer->object,
@@ -78,6 +79,11 @@ static inline int vb_get(verbena_client* client, const char* names, verbena_buff
                                   : verbena_get_bytes(client, bucket, key, into, size, &options, &answer->bytes,
                                                       &answer->object, &answer->transfer);
   return vb_end(answer, code);
+}
+
+static inline int vb_count_device(verbena_client* client, verbena_device_counters* counters, vb_answer* answer) {
+  counters->struct_size = sizeof *counters;
+  return vb_end(answer, verbena_count_device(client, counters));
 }
 
 // names: bucket, key, upload, checksum.
@@ -104,8 +110,8 @@ static inline int vb_put_read(verbena_client* client, const char* bucket, const 
 // names: bucket, key, if-match, if-none-match, content type, checksum, then name and value of each piece of metadata.
 // Reads from `reader` unless that is 0, else from `buffer` or `from`.
 static inline int vb_put(verbena_client* client, const char* names, uintptr_t reader, verbena_buffer* buffer, const char* from,
-                         size_t size, size_t pairs, int md5_etag, uint64_t ttl_s, verbena_info** info, verbena_cancellation* cancellation,
-                         vb_answer* answer) {
+                         size_t size, size_t pairs, int md5_etag, uint64_t ttl_s, int verify_device, verbena_info** info,
+                         verbena_cancellation* cancellation, vb_answer* answer) {
   vb_begin(answer);
   const char *bucket = vb_next(&names), *key = vb_next(&names);
   verbena_put_options options = {.struct_size = sizeof options};
@@ -115,6 +121,7 @@ static inline int vb_put(verbena_client* client, const char* names, uintptr_t re
   options.checksum = vb_next(&names);
   options.md5_etag = md5_etag;
   options.ttl_s = ttl_s;
+  options.verify_device = verify_device;
   options.info = info;
   options.cancellation = cancellation;
   verbena_pair* metadata = pairs == 0 ? NULL : calloc(pairs, sizeof *metadata);

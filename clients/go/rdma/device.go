@@ -64,3 +64,40 @@ func (c *Client) RegisterDevice(memory DeviceMemory) (*Buffer, error) {
 	runtime.SetFinalizer(made, func(b *Buffer) { b.Free() })
 	return made, nil
 }
+
+// DeviceWay counts the transfers of one way to devices: calls that succeeded (a batch is one), and their bytes.
+type DeviceWay struct{ Transfers, Bytes uint64 }
+
+// DeviceCounters has the transfers to and from devices that a client made since it was connected (docs/gpu.md).
+type DeviceCounters struct {
+	Staged, Shared, Direct, Peer DeviceWay
+	NotDirect, NotPeer           uint64 // calls that went another way: Object.FellBackReason
+	OtherDoor                    uint64 // calls for whose bytes a faster door was not used
+	DirectFailed, PeerFailed     uint64 // attempts that failed, and went on by another way
+	Failed                       uint64 // calls
+	// Checks (VerifyDevice), and the bytes that were copied to the host for them.
+	VerifiedKernel, VerifiedReadBack, NoChecksum, Mismatches, ReadBackBytes uint64
+}
+
+// DeviceCounters returns what was counted until now.
+func (c *Client) DeviceCounters() (DeviceCounters, error) {
+	call, err := c.begin(context.Background())
+	if err != nil {
+		return DeviceCounters{}, err
+	}
+	defer call.end()
+	var now C.verbena_device_counters
+	var answer C.vb_answer
+	if err := failure(nil, C.vb_count_device(c.handle, &now, &answer), &answer); err != nil {
+		return DeviceCounters{}, err
+	}
+	way := func(transfers, bytes C.uint64_t) DeviceWay { return DeviceWay{uint64(transfers), uint64(bytes)} }
+	return DeviceCounters{
+		Staged: way(now.staged, now.staged_bytes), Shared: way(now.shared, now.shared_bytes),
+		Direct: way(now.direct, now.direct_bytes), Peer: way(now.peer, now.peer_bytes),
+		NotDirect: uint64(now.not_direct), NotPeer: uint64(now.not_peer), OtherDoor: uint64(now.other_door),
+		DirectFailed: uint64(now.direct_failed), PeerFailed: uint64(now.peer_failed), Failed: uint64(now.failed),
+		VerifiedKernel: uint64(now.verified_kernel), VerifiedReadBack: uint64(now.verified_read_back),
+		NoChecksum: uint64(now.no_checksum), Mismatches: uint64(now.mismatches), ReadBackBytes: uint64(now.read_back_bytes),
+	}, nil
+}

@@ -23,7 +23,9 @@ type GetOptions struct {
 	IfNoneMatch string
 	VersionID   string
 	Metadata    bool // fill ContentType, Checksum, Metadata and Headers
-	sizeMax     uint64
+	// A device's memory is checked once the bytes are there: Object.DeviceVerified says by what (docs/gpu.md).
+	VerifyDevice bool
+	sizeMax      uint64
 }
 
 // PutOptions are properties that a PUT stores with the bytes, and its conditions.
@@ -36,6 +38,8 @@ type PutOptions struct {
 	MD5ETag     bool          // the ETag must be the MD5 of the bytes
 	TTL         time.Duration // whole seconds after which the object ends; 0: it has no end
 	Describe    bool          // fill Headers with the server's headers for the new object
+	// Without Checksum, that of a device's memory is computed from it, before the bytes are sent.
+	VerifyDevice bool
 }
 
 // Object has an object's properties, and how its bytes were transferred.
@@ -54,6 +58,7 @@ type Object struct {
 	Provider       string            // "local", "tcp", "verbs;ofi_rxm", "http"
 	FellBackReason string
 	DevicePath     string // "direct", "shared", "staged": the way to a device's memory (docs/gpu.md); else empty
+	DeviceVerified string // of VerifyDevice: "kernel", "read_back", "no_checksum"; else empty
 }
 
 // Values of nearly every answer, shared to save allocations.
@@ -82,6 +87,7 @@ func object(key string, answer *C.vb_answer, info *C.verbena_info) Object {
 		Provider:       oftenSaid(answer.transfer.provider[:]),
 		FellBackReason: C.GoString(&answer.transfer.fell_back_reason[0]),
 		DevicePath:     oftenSaid(answer.transfer.device_path[:]),
+		DeviceVerified: oftenSaid(answer.transfer.device_verified[:]),
 	}
 	if answer.object.modified_us != 0 {
 		made.LastModified = time.UnixMicro(int64(answer.object.modified_us)).UTC()
@@ -124,8 +130,8 @@ func (c *Client) get(ctx context.Context, bucket, key string, into []byte, buffe
 		offset, length = C.uint64_t(options.Range.Offset), C.uint64_t(options.Range.Length)
 	}
 	answer, err := c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
-		return C.vb_get(c.handle, names, buffer, start(into), C.size_t(len(into)), flag(options.Range != nil), offset, length, wanted,
-			cancellation, answer)
+		return C.vb_get(c.handle, names, buffer, start(into), C.size_t(len(into)), flag(options.Range != nil), offset, length,
+			flag(options.VerifyDevice), wanted, cancellation, answer)
 	})
 	if err != nil {
 		return Object{}, err
@@ -219,7 +225,7 @@ func (c *Client) put(ctx context.Context, bucket, key string, from source, optio
 	}
 	answer, err := c.do(ctx, names, func(names *C.char, cancellation *C.verbena_cancellation, answer *C.vb_answer) C.int {
 		return C.vb_put(c.handle, names, C.uintptr_t(from.reader), from.buffer, start(from.bytes), C.size_t(len(from.bytes)),
-			C.size_t(len(options.Metadata)), flag(options.MD5ETag), ttl, wanted, cancellation, answer)
+			C.size_t(len(options.Metadata)), flag(options.MD5ETag), ttl, flag(options.VerifyDevice), wanted, cancellation, answer)
 	})
 	if err != nil {
 		return Object{}, err

@@ -111,6 +111,8 @@ bool parse_get(Request* request, PyObject* const* values, Py_ssize_t nargs, PyOb
     } else if (is(name, "metadata")) {
       request->want_info = PyObject_IsTrue(value) == 1;
       request->get.info = request->want_info ? &request->info : NULL;
+    } else if (is(name, "verify_device")) {
+      request->get.verify_device = PyObject_IsTrue(value) == 1;
     } else if (is(name, "size_max")) {
       ok = value == Py_None || number_of(value, &request->size_max);
     } else {
@@ -159,6 +161,8 @@ static bool parse_store(Request* request, PyObject* const* values, Py_ssize_t na
       ok = optional_text(value, "checksum", &request->put.checksum);
     } else if (is(name, "md5_etag")) {
       request->put.md5_etag = PyObject_IsTrue(value) == 1;
+    } else if (is(name, "verify_device")) {
+      request->put.verify_device = PyObject_IsTrue(value) == 1;
     } else if (is(name, "ttl")) {
       request->put.ttl_s = value == Py_None ? 0 : PyLong_AsUnsignedLongLong(value);
       ok = !PyErr_Occurred();

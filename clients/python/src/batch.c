@@ -53,9 +53,9 @@ static bool inside(const verbena_item* items, size_t count, size_t size) {
 
 // ---- The call ----
 
-static int run_kind(verbena_client* used, BatchKind kind, const verbena_batch* batch, uint64_t lease) {
+static int run_kind(verbena_client* used, BatchKind kind, const verbena_batch* batch, uint64_t lease, verbena_transfer* moved) {
   switch (kind) {
-    case batch_get: return verbena_get_many_leased(used, batch, lease, NULL);
+    case batch_get: return verbena_get_many_leased(used, batch, lease, moved);
     case batch_put:
     case batch_put_absent: return verbena_put_many(used, batch, NULL);
     case batch_head: return verbena_head_many(used, batch, NULL);
@@ -70,6 +70,7 @@ static bool transfer(verbena_client* used, const Call* call, const Memory* memor
   verbena_buffer* own = NULL;
   int code = VERBENA_OK;
   verbena_lease take = call->take;
+  verbena_transfer moved = {.struct_size = sizeof moved};
   Py_BEGIN_ALLOW_THREADS
   if (memory != NULL && memory->window == NULL && memory->size > 0) {
     const verbena_memory given = {.struct_size = sizeof given, .address = memory->data, .size = memory->size};
@@ -81,14 +82,15 @@ static bool transfer(verbena_client* used, const Call* call, const Memory* memor
                                  .window_count = window == NULL ? 0 : 1, .results = results->results,
                                  .result_size = sizeof *results->results, .context = call->progress,
                                  .in_order = call->progress == NULL ? NULL : progress_in_order,
-                                 .take = take.ms == 0 ? NULL : &take};
-    code = run_kind(used, call->kind, &batch, call->lease);
+                                 .take = take.ms == 0 ? NULL : &take, .verify_device = call->verify_device};
+    code = run_kind(used, call->kind, &batch, call->lease, call->verify_device ? &moved : NULL);
     if (code == VERBENA_OK && call->progress != NULL) progress_batch_ended(call->progress, results->count);
   }
   verbena_buffer_free(own);
   Py_END_ALLOW_THREADS
   if (code != VERBENA_OK) return raise_last(code) != NULL;
   results->lease = take.lease;
+  memcpy(results->device_verified, moved.device_verified, sizeof results->device_verified);
   for (size_t i = 0; i < results->count; ++i) {
     const bool failed = results->results[i].code != VERBENA_OK;
     const bool present = call->kind == batch_put_absent && results->results[i].code == VERBENA_PRECONDITION_FAILED;
@@ -137,12 +139,12 @@ static bool batch_of(Client* client, const Call* call, PyObject* kept, PyObject*
   return ok;
 }
 
-// batch(kind, items, memory[, progress[, lease[, ttl[, lease_ms[, joins]]]]])
+// batch(kind, items, memory[, progress[, lease[, ttl[, lease_ms[, joins[, verify_device]]]]]])
 bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call) {
-  const long kind = nargs >= 3 && nargs <= 8 && names == NULL ? PyLong_AsLong(values[0]) : -1;
+  const long kind = nargs >= 3 && nargs <= 9 && names == NULL ? PyLong_AsLong(values[0]) : -1;
   const bool watched = nargs > 3 && values[3] != Py_None;
   if (kind < batch_get || kind > batch_put_absent || (watched && !PyObject_TypeCheck(values[3], progress_type))) {
-    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease, ttl, lease_ms, joins)");
+    PyErr_SetString(PyExc_TypeError, "batch(kind, items, memory, progress, lease, ttl, lease_ms, joins, verify_device)");
     return false;
   }
   call->kind = (BatchKind)kind;
@@ -151,6 +153,7 @@ bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call*
   if (nargs > 5 && !PyErr_Occurred()) call->ttl_s = PyLong_AsUnsignedLongLong(values[5]);
   if (nargs > 6 && !PyErr_Occurred()) call->take.ms = PyLong_AsUnsignedLongLong(values[6]);
   if (nargs > 7 && !PyErr_Occurred()) call->take.lease = PyLong_AsUnsignedLongLong(values[7]);
+  if (nargs > 8) call->verify_device = PyObject_IsTrue(values[8]) == 1;
   call->take.struct_size = sizeof call->take;
   return !PyErr_Occurred();
 }
@@ -210,6 +213,11 @@ static PyObject* get_lease(PyObject* self, void* unused) {
   return PyLong_FromUnsignedLongLong(((Results*)self)->lease);
 }
 
+static PyObject* get_device_verified(PyObject* self, void* unused) {
+  (void)unused;
+  return PyUnicode_FromString(((Results*)self)->device_verified);
+}
+
 static void results_dealloc(PyObject* self) {
   PyMem_Free(((Results*)self)->results);
   PyTypeObject* type = Py_TYPE(self);
@@ -221,6 +229,7 @@ static PyGetSetDef results_attributes[] = {{"failed", get_failed, NULL, "How man
                                            {"shorter", get_shorter, NULL, "How many objects did not fill their place.", NULL},
                                            {"present", get_present, NULL, "How many objects were there (put if absent).", NULL},
                                            {"lease", get_lease, NULL, "Of what was found; 0: none.", NULL},
+                                           {"device_verified", get_device_verified, NULL, "What checked a GPU's memory.", NULL},
                                            {NULL, NULL, NULL, NULL, NULL}};
 
 PyTypeObject* make_results_type(void) {

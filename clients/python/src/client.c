@@ -687,12 +687,36 @@ static PyObject* client_preferred(PyObject* self, PyObject* arguments) {
   return answer;
 }
 
+static PyObject* client_device_counters(PyObject* self, PyObject* unused) {
+  (void)unused;
+  verbena_client* used = begin_use((Client*)self);
+  if (used == NULL) return NULL;
+  verbena_device_counters now = {.struct_size = sizeof now};
+  const int code = verbena_count_device(used, &now);
+  end_use((Client*)self, used);
+  if (code != VERBENA_OK) return raise_last(code);
+  const struct { const char* name; uint64_t value; } all[] = {
+      {"staged", now.staged}, {"staged_bytes", now.staged_bytes}, {"shared", now.shared}, {"shared_bytes", now.shared_bytes},
+      {"direct", now.direct}, {"direct_bytes", now.direct_bytes}, {"peer", now.peer}, {"peer_bytes", now.peer_bytes},
+      {"not_direct", now.not_direct}, {"not_peer", now.not_peer}, {"other_door", now.other_door},
+      {"direct_failed", now.direct_failed}, {"peer_failed", now.peer_failed}, {"failed", now.failed},
+      {"verified_kernel", now.verified_kernel}, {"verified_read_back", now.verified_read_back},
+      {"no_checksum", now.no_checksum}, {"mismatches", now.mismatches}, {"read_back_bytes", now.read_back_bytes}};
+  PyObject* made = PyDict_New();
+  for (size_t i = 0; made != NULL && i < sizeof all / sizeof *all; ++i) {
+    PyObject* value = PyLong_FromUnsignedLongLong(all[i].value);
+    if (value == NULL || PyDict_SetItemString(made, all[i].name, value) < 0) Py_CLEAR(made);
+    Py_XDECREF(value);
+  }
+  return made;
+}
+
 #define FAST(name, function, doc) {name, (PyCFunction)(void*)function, METH_FASTCALL | METH_KEYWORDS, doc}
 #define KEYWORDS(name, function, doc) {name, (PyCFunction)(void*)function, METH_VARARGS | METH_KEYWORDS, doc}
 static PyMethodDef client_methods[] = {
     FAST("get_into", client_get_into,
          "get_into(bucket, key, into, *, range=None, ranges=None, if_match=None, if_none_match=None, version_id=None,\n"
-         "         metadata=False) -> Reply\n\n"
+         "         metadata=False, verify_device=False) -> Reply\n\n"
          "The object's bytes into `into`: a Buffer, or anything with a writable, contiguous buffer (numpy arrays,\n"
          "bytearrays, mmaps), or an array of a GPU (__cuda_array_interface__, DLPack). BufferTooSmall when they do not\n"
          "fit."),
@@ -702,7 +726,7 @@ static PyMethodDef client_methods[] = {
     FAST("get_bytes", client_get_bytes,
          "get_bytes(bucket, key, *, ...) -> (bytes, Reply)\n\nAs get, for those who need `bytes`."),
     FAST("batch", client_batch,
-         "batch(kind, items, memory, progress=None, lease=0, ttl=0, lease_ms=0, joins=0) -> Results\n\n"
+         "batch(kind, items, memory, progress=None, lease=0, ttl=0, lease_ms=0, joins=0, verify_device=False) -> Results\n\n"
          "What get_many (kind 0), put_many (1), head_many (2), remove_many (3) and put_many if absent (4) are made\n"
          "of: at most 4096 items."),
     FAST("batch_of_blocks", client_batch_of_blocks,
@@ -717,7 +741,7 @@ static PyMethodDef client_methods[] = {
              "A part of an upload that another client of S3 began: by token where that works, else over HTTP."),
     FAST("put", client_put,
          "put(bucket, key, data, *, content_type=None, metadata=None, if_match=None, if_none_match=None, checksum=None,\n"
-         "    md5_etag=False, ttl=None, headers=None, describe=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds.\n"
+         "    md5_etag=False, ttl=None, headers=None, describe=False, verify_device=False) -> Reply\n\nStores a Buffer, or what any contiguous buffer or DLPack tensor in host memory holds.\n"
          "`headers`: of 'cache-control', 'content-disposition', 'content-encoding', 'content-language' and 'expires'.\n"
          "With `describe` the reply's headers are what the server says of the new object: its encryption, when it expires."),
     FAST("put_stream", client_put_stream,
@@ -753,6 +777,8 @@ static PyMethodDef client_methods[] = {
      "register(array) -> Buffer\n\nThe array's own memory as a Buffer, for transfers again and again. It stays in use until release().\n"
      "Of an array of a GPU: a handle for calls, whose bytes only the array shows."},
     {"preferred", client_preferred, METH_VARARGS, "preferred(size=1048576) -> str\n\nThe door that a transfer would try first now."},
+    {"device_counters", client_device_counters, METH_NOARGS,
+     "device_counters() -> dict\n\nTransfers to and from GPUs since the client was made, by their way, and what was not used (docs/gpu.md)."},
     {"close", client_close, METH_NOARGS, "Ends the connections. Calls of other threads end with Cancelled."},
     {NULL, NULL, 0, NULL}};
 

@@ -175,6 +175,7 @@ typedef struct {
   uint64_t lease;      // that a get reads by; 0: none
   uint64_t ttl_s;      // of what a put stores; 0: no end
   verbena_lease take;  // that a get or head takes of what it finds; without milliseconds none
+  int verify_device;
 } Call;
 typedef struct {
   PyObject_HEAD verbena_item_result* results;
@@ -182,6 +183,7 @@ typedef struct {
   size_t shorter;  // get: without an error, and with fewer bytes than their place
   size_t present;  // put if absent: left as they were
   uint64_t lease;  // of what was found; 0: none
+  char device_verified[16];  // of verify_device
 } Results;
 Results* new_results(size_t count);
 bool read_call(PyObject* const* values, Py_ssize_t nargs, PyObject* names, Call* call);

@@ -46,7 +46,7 @@ static PyObject* get_attempts(PyObject* self, void* unused) {
   return PyLong_FromUnsignedLong(REPLY->transfer.attempts);
 }
 
-enum { text_etag, text_version, text_door, text_provider, text_reason, text_type, text_checksum, text_path };
+enum { text_etag, text_version, text_door, text_provider, text_reason, text_type, text_checksum, text_path, text_verified };
 static PyObject* get_text(PyObject* self, void* which) {
   const char* text = "";
   switch ((intptr_t)which) {
@@ -57,6 +57,7 @@ static PyObject* get_text(PyObject* self, void* which) {
     case text_reason: text = REPLY->transfer.fell_back_reason; break;
     case text_type: text = verbena_info_content_type(REPLY->info); break;
     case text_path: text = REPLY->transfer.device_path; break;
+    case text_verified: text = REPLY->transfer.device_verified; break;
     case text_checksum: text = verbena_info_checksum(REPLY->info); break;
   }
   return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
@@ -99,6 +100,7 @@ static PyGetSetDef reply_attributes[] = {
     {"door", get_text, NULL, "The way the bytes went: 'native', 'token' or 'http'.", (void*)text_door},
     {"provider", get_text, NULL, "'local', 'tcp', 'verbs;ofi_rxm', 'http' or 'https'.", (void*)text_provider},
     {"device_path", get_text, NULL, "How the bytes got to, or from, a GPU: peer, direct, shared or staged; empty for host memory.", (void*)text_path},
+    {"device_verified", get_text, NULL, "What checked a GPU's memory (verify_device): kernel or read_back; no_checksum: the server told none; else empty.", (void*)text_verified},
     {"fell_back_reason", get_text, NULL, "Why a faster door was passed over; empty when none was.", (void*)text_reason},
     {"content_type", get_text, NULL, "Known of HEAD, and of GET with metadata=True.", (void*)text_type},
     {"checksum", get_text, NULL, "'CRC32C:...', or empty. As content_type.", (void*)text_checksum},

@@ -87,6 +87,12 @@ class Outcomes(collections.abc.Sequence):
         """The number of objects that did not fill their place (get_many)."""
         return sum(part.shorter for part in self._parts)
 
+    @property
+    def device_verified(self):
+        """What checked the bytes in a GPU's memory (get_many with `verify_device`): "kernel", "read_back"; "no_checksum": not
+        all of them, the server told none of some."""
+        return max((part.device_verified for part in self._parts), key=("", "kernel", "read_back", "no_checksum").index, default="")
+
     def check(self):
         """Raises the first item's error, if any has one; returns itself."""
         if self.failed:
@@ -174,34 +180,34 @@ class Client(Matches, Namespaces, _native.Client):
     def __exit__(self, *exception):
         self.close()
 
-    def _many(self, kind, items, memory, progress=None, lease=0, ttl=0):
+    def _many(self, kind, items, memory, progress=None, lease=0, ttl=0, verify_device=False):
         items = tuple(items)
         if 0 < len(items) <= _BATCH_MAX:
-            return Outcomes(items, (self.batch(kind, items, memory, progress, lease, ttl),), kind == _PUT_ABSENT)
-        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, lease, ttl)
+            return Outcomes(items, (self.batch(kind, items, memory, progress, lease, ttl, 0, 0, verify_device),), kind == _PUT_ABSENT)
+        return Outcomes(items, [self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, lease, ttl, 0, 0, verify_device)
                                 for first in range(0, len(items), _BATCH_MAX)], kind == _PUT_ABSENT)
 
-    def _taking(self, kind, items, memory, progress, lease, lease_ms, join):
+    def _taking(self, kind, items, memory, progress, lease, lease_ms, join, verify_device=False):
         """As _many, with a lease of what is found; messages after the first join it."""
         items, parts, joins = tuple(items), [], join or 0
         for first in range(0, len(items), _BATCH_MAX):
-            parts.append(self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, lease, 0, lease_ms, joins))
+            parts.append(self.batch(kind, items[first:first + _BATCH_MAX], memory, progress, lease, 0, lease_ms, joins, verify_device))
             joins = parts[-1].lease or joins
         return Outcomes(items, parts)
 
-    def get_many(self, items, into, progress=None, *, lease=None, lease_ms=0, join=None):
+    def get_many(self, items, into, progress=None, *, lease=None, lease_ms=0, join=None, verify_device=False):
         """Many objects in few messages: items are (bucket, key, offset, size), and each object goes into that place of `into`; or (bucket,
         key, offset, size, first, length): that range of the object.
 
         Returns Outcomes: a Done for each item, in their order. A missing object, or one longer than its place, has an `error`; the others
         are independent of it. Places must not overlap. With a Progress other threads see how many leading items have arrived; at the end
         of the call every wait for it returns. With a `lease`, the versions that it holds are read. With `lease_ms` the call takes one on
-        what it finds (`lease` of the result; of None, nothing was found or the server gives none), or adds to that of `join`.
+        what it finds (`lease` of the result; of None, nothing was found or the server gives none), or adds to that of `join`. With `verify_device` items in a GPU's memory are checked there at the end of the call.
         """
         try:
             if lease_ms:
-                return self._taking(_GET, items, into, progress, lease or 0, lease_ms, join)
-            return self._many(_GET, items, into, progress, lease or 0)
+                return self._taking(_GET, items, into, progress, lease or 0, lease_ms, join, verify_device)
+            return self._many(_GET, items, into, progress, lease or 0, 0, verify_device)
         finally:
             if progress is not None:
                 progress.end()

@@ -241,6 +241,8 @@ std::future<Outcome<Transfer>> Client::remove_many_async(std::vector<BatchItem> 
   return impl_->many_async(Impl::Many::remove, std::move(items), {}, results, {});
 }
 
+DeviceCounters Client::device_counters() const { return impl_->device_counters(); }
+
 Via Client::preferred(uint64_t size) const {
   if (impl_->options().via != Via::automatic) return impl_->options().via;
   if (impl_->native_open()) return Via::native;

@@ -9,6 +9,7 @@
 
 #include "client/api/appends.h"
 #include "client/api/device.h"
+#include "client/api/device_counts.h"
 #include "client/api/part_sizes.h"
 #include "client/endpoint.h"
 #include "client/forks.h"
@@ -44,6 +45,9 @@ using GetMemory = CallMemory<std::byte>;
 using PutMemory = CallMemory<const std::byte>;
 
 namespace client {
+struct DeviceRange;
+struct DeviceSums;
+
 // True when the door failed, not the request: another door may succeed.
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
@@ -119,7 +123,8 @@ class Client::Impl {
 
   // Fails with `forked` in a child of the process that made this client.
   Outcome<> usable() const;
-  // Buffers whose memory is a device's.
+  // Buffers whose memory is a device's: moved, checked if that was asked for, and counted (device_calls.cc).
+  DeviceCounters device_counters() const;
   Outcome<GetReply> device_get(const std::string& bucket, const std::string& key, const Buffer& into,
                                const GetOptions& options);
   Outcome<GetReply> device_get_ranges(const std::string& bucket, const std::string& key, std::span<const Range> ranges,
@@ -128,6 +133,13 @@ class Client::Impl {
                                const PutOptions& options);
   Outcome<Transfer> device_many(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
                                 std::span<BatchResult> results, const BatchOptions& options);
+  // The same without check and count.
+  Outcome<GetReply> get_to_device(const std::string& bucket, const std::string& key, const Buffer& into,
+                                  const GetOptions& options);
+  Outcome<PutReply> put_from_device(const std::string& bucket, const std::string& key, const Buffer& from,
+                                    const PutOptions& options);
+  Outcome<Transfer> many_on_device(Many what, std::span<const BatchItem> items, std::span<const Buffer> windows,
+                                   std::span<BatchResult> results, const BatchOptions& options);
   // The window's memory as the server maps it, on whose host the device copies for it. Null: it does not; `reason` says
   // why, if the memory is the reason.
   const client::NativeDevice* direct_memory(const Buffer& window, std::string& reason);
@@ -189,6 +201,16 @@ class Client::Impl {
 
  private:
   explicit Impl(ClientOptions options) : options_(std::move(options)) {}
+  // Of ranges of the window's device, by a lane of their own. `after_stream`: after the window's own stream.
+  Outcome<client::DeviceSums> sums_of(const Buffer& window, Algorithm algorithm,
+                                      std::span<const client::DeviceRange> ranges, const std::stop_token& stop,
+                                      bool after_stream);
+  Outcome<DeviceVerified> verify_get(const std::string& bucket, const std::string& key, const Buffer& into,
+                                     const GetOptions& options, const GetReply& got);
+  Outcome<PutReply> verified_put(const std::string& bucket, const std::string& key, const Buffer& from,
+                                 const PutOptions& options);
+  Outcome<> verify_many(std::span<const BatchItem> items, std::span<const Buffer> windows,
+                        std::span<BatchResult> results, Transfer& transfer);
   Outcome<> open();
   Outcome<GetReply> get_once(const std::string& bucket, const std::string& key, GetMemory into,
                              const GetOptions& options, bool native_too);
@@ -265,6 +287,7 @@ class Client::Impl {
   // Sends the appends that waited for answers. Completions have threads of their own, since they may wait for appends.
   std::unique_ptr<client::WorkerPool> append_worker_;
   std::unique_ptr<client::WorkerPool> workers_;
+  client::DeviceCounts device_counts_;
   std::unique_ptr<client::DeviceLanes> lanes_ = std::make_unique<client::DeviceLanes>();
   // Of the workers: asynchronous appends by other doors, and those that wait for the native one to open; by key.
   std::unique_ptr<client::OrderedWork> appends_in_order_;

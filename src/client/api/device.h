@@ -11,6 +11,7 @@
 #include "client/outcome.h"
 #include "client/peer_memory.h"
 #include "memory/cuda.h"
+#include "memory/cuda_crc.h"
 
 namespace verbena::client {
 
@@ -87,9 +88,15 @@ struct DeviceLane {
   const NativeMemory* native = nullptr;        // the ring is shared with a server
   std::weak_ptr<NativeSession> session{};      // which has it
   std::unique_ptr<memory::cuda::Queue> queue;  // ends before the memory does
+  // Of the algorithms that were needed (device_sums.h). They end before the queue does.
+  std::vector<std::unique_ptr<memory::cuda::DeviceCrc>> kernels = {};
+  bool no_kernel = false;  // the driver has refused one
 
   MutableBytes part(unsigned number) const { return bytes.subspan(number * half, half); }
 };
+
+// What is to be said of both.
+DeviceVerified weaker(DeviceVerified a, DeviceVerified b);
 
 // The way of a transfer through that lane.
 DevicePath device_path(const DeviceLane& lane, const Transfer& transfer);

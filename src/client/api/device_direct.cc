@@ -214,6 +214,7 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
     if (auto settled = client::settle(way); !settled) got = std::unexpected(std::move(settled).error());
   }
   if (!got && client::another_way_may_help(got.error(), true)) {
+    device_counts_.attempt_failed(way.path);
     reason = client::said(way, got.error());
     return std::nullopt;
   }
@@ -243,6 +244,7 @@ std::optional<Outcome<PutReply>> Client::Impl::straight_put(const std::string& b
   const bool repeatable = options.if_match.empty() && options.if_none_match.empty();
   if (!put && client::another_way_may_help(put.error(), repeatable)) {
     doubt.after(put.error());
+    device_counts_.attempt_failed(way.path);
     reason = client::said(way, put.error());
     return std::nullopt;
   }
@@ -304,6 +306,7 @@ std::optional<Outcome<Transfer>> Client::Impl::straight_many(Many what, std::spa
     };
   }
   if (!writes) call.lease = options.lease;
+  call.tell_checksums = !writes && options.verify_device;
   auto done = session_->many(call);
   call.answered.resize(items.size(), 0);
   if (settled && !writes) settled = client::settle(way);
@@ -314,6 +317,7 @@ std::optional<Outcome<Transfer>> Client::Impl::straight_many(Many what, std::spa
   }
   Transfer transfer{.door = Via::native, .device_path = way.path, .provider = session_->provider()};
   if (!done) reason = client::said(way, done.error());
+  if (!done) device_counts_.attempt_failed(way.path);
   const auto again = client::repeatable_items(call, done, writes);
   if (!done && again.empty()) return std::unexpected(done.error());
   if (again.size() == items.size() && call.told == 0 && !writes) return std::nullopt;
@@ -340,7 +344,10 @@ Outcome<Transfer> Client::Impl::some_again(Many what, std::span<const client::Ag
   std::vector<BatchItem> some;
   for (const client::AgainItem& item : which) some.push_back(items[item.number]);
   std::vector<BatchResult> found(some.size());
-  auto moved = own_many(what, some, windows, found, {.in_order = {}, .lease = options.lease, .take = nullptr}, copies);
+  BatchOptions again;
+  again.lease = options.lease;
+  again.verify_device = options.verify_device;
+  auto moved = own_many(what, some, windows, found, again, copies);
   for (size_t i = 0; i < which.size(); ++i) {
     if (found[i].error) {
       ClientError second;

@@ -171,8 +171,8 @@ Outcome<std::unique_ptr<DeviceLane>> Client::Impl::device_lane(const Buffer& win
   return lane;
 }
 
-Outcome<GetReply> Client::Impl::device_get(const std::string& bucket, const std::string& key, const Buffer& into,
-                                           const GetOptions& options) {
+Outcome<GetReply> Client::Impl::get_to_device(const std::string& bucket, const std::string& key, const Buffer& into,
+                                              const GetOptions& options) {
   if (into.size() == 0) return get(bucket, key, {{}, nullptr}, options);
   const client::DeviceMemory& memory = *into.memory_->device;
   if (memory.read_only) return fault(ErrorCode::invalid_argument, "device memory: it is read-only");
@@ -205,6 +205,7 @@ Outcome<GetReply> Client::Impl::device_get_ranges(const std::string& bucket, con
       one.if_none_match.clear();
     } else {
       all.bytes = before + got.bytes;
+      all.transfer.device_verified = client::weaker(all.transfer.device_verified, got.transfer.device_verified);
     }
   }
   all.transfer.bytes = all.bytes;

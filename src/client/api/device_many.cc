@@ -94,6 +94,7 @@ class DeviceMany {
     const DeviceGroup& now = groups_[group];
     BatchOptions options;
     options.lease = options_.lease;
+    options.verify_device = options_.verify_device;
     sent_ = now.first + now.count;
     OUT_ASSIGN(auto moved, impl_.many(what_, std::span(placed_).subspan(now.first, now.count), windows,
                                       results_.subspan(now.first, now.count), options));
@@ -188,9 +189,9 @@ class DeviceMany {
 }  // namespace
 }  // namespace client
 
-Outcome<Transfer> Client::Impl::device_many(Many what, std::span<const BatchItem> items,
-                                            std::span<const Buffer> windows, std::span<BatchResult> results,
-                                            const BatchOptions& options) {
+Outcome<Transfer> Client::Impl::many_on_device(Many what, std::span<const BatchItem> items,
+                                               std::span<const Buffer> windows, std::span<BatchResult> results,
+                                               const BatchOptions& options) {
   std::vector<MutableBytes> memory;
   for (const Buffer& window : windows) memory.push_back(window.bytes());
   const bool reads = what == Many::get;

@@ -56,8 +56,8 @@ constexpr size_t native_whole_max = 256 * MiB;  // larger objects go in parts, i
 }  // namespace
 }  // namespace client
 
-Outcome<PutReply> Client::Impl::device_put(const std::string& bucket, const std::string& key, const Buffer& from,
-                                           const PutOptions& options) {
+Outcome<PutReply> Client::Impl::put_from_device(const std::string& bucket, const std::string& key, const Buffer& from,
+                                                const PutOptions& options) {
   if (from.size() == 0) return put(bucket, key, {{}, nullptr}, options);
   OUT_ASSIGN(auto lane, device_lane(from, options.cancel));
   DeviceCopies copies(*lanes_, std::move(lane), options_.operation_timeout);

@@ -116,6 +116,7 @@ void fill(BatchResult& result, ObjectInfo info) {
   result.etag = std::move(info.etag);
   result.version_id = std::move(info.version_id);
   result.last_modified = info.last_modified;
+  result.checksum = std::move(info.checksum);
 }
 
 }  // namespace
@@ -141,6 +142,7 @@ Outcome<Transfer> Client::Impl::many(Many what, std::span<const BatchItem> items
   call.results = results;
   call.in_order = options.in_order;
   if (what == Many::get) call.lease = options.lease;
+  call.tell_checksums = what == Many::get && options.verify_device;
   if (reads && options.take != nullptr) {
     if (options.take->time.count() <= 0) return fault(ErrorCode::invalid_argument, "batch: a lease of no time");
     if (!session_) return fault(ErrorCode::unsupported, "batch: only a native door has leases");
@@ -201,6 +203,7 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
         }
         results[i].error.reset();
         results[i].bytes = results[i].size = 0;
+        results[i].device_verified = DeviceVerified::none;
         Transfer one;
         Outcome<> done = client::without_server(gone);
         if (done) done = single(what, items[i], place, results[i], native_too, one);
@@ -208,6 +211,7 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
         std::lock_guard lock(mutex);
         if (!done) results[i].error = done.error().code;
         if (done) transfer.door = one.door, transfer.provider = one.provider;
+        if (!options.verify_device) results[i].checksum.clear();
         answered[i] = 1;
       }
       std::lock_guard lock(mutex);

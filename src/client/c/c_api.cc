@@ -194,6 +194,36 @@ int verbena_register_device(verbena_client* client, const verbena_device_memory*
   });
 }
 
+int verbena_count_device(verbena_client* client, verbena_device_counters* counters) {
+  return guarded([&]() -> Outcome<> {
+    if (client == nullptr || counters == nullptr) return null_argument();
+    OUT_TRY(fillable(counters));
+    const verbena::DeviceCounters now = client->client.device_counters();
+    verbena_device_counters made{};
+    made.staged = now.staged.transfers;
+    made.staged_bytes = now.staged.bytes;
+    made.shared = now.shared.transfers;
+    made.shared_bytes = now.shared.bytes;
+    made.direct = now.direct.transfers;
+    made.direct_bytes = now.direct.bytes;
+    made.peer = now.peer.transfers;
+    made.peer_bytes = now.peer.bytes;
+    made.not_direct = now.not_direct;
+    made.not_peer = now.not_peer;
+    made.other_door = now.other_door;
+    made.direct_failed = now.direct_failed;
+    made.peer_failed = now.peer_failed;
+    made.failed = now.failed;
+    made.verified_kernel = now.verified_kernel;
+    made.verified_read_back = now.verified_read_back;
+    made.no_checksum = now.no_checksum;
+    made.mismatches = now.mismatches;
+    made.read_back_bytes = now.read_back_bytes;
+    give(counters, made);
+    return {};
+  });
+}
+
 void* verbena_buffer_data(const verbena_buffer* buffer) { return buffer == nullptr ? nullptr : buffer->buffer.data(); }
 size_t verbena_buffer_size(const verbena_buffer* buffer) { return buffer == nullptr ? 0 : buffer->buffer.size(); }
 void verbena_buffer_free(verbena_buffer* buffer) { delete buffer; }

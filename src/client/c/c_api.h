@@ -142,6 +142,7 @@ inline void fill(verbena_transfer* out, const verbena::Transfer& transfer) {
   copy_text(made.provider, transfer.provider);
   copy_text(made.fell_back_reason, transfer.fell_back_reason);
   copy_text(made.device_path, verbena::to_string(transfer.device_path));
+  copy_text(made.device_verified, verbena::to_string(transfer.device_verified));
   give(out, made);
 }
 

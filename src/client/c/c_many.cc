@@ -115,6 +115,7 @@ int run(verbena_client* client, const verbena_batch* given, verbena_transfer* tr
     }
     verbena::BatchOptions options;
     options.lease = lease;
+    options.verify_device = batch.verify_device != 0;
     verbena::BatchLease take;
     if (batch.take != nullptr) {
       OUT_ASSIGN(const verbena_lease wanted, known(batch.take));

@@ -46,6 +46,7 @@ Outcome<GetRequest> get_request(const verbena_get_options* options) {
   out.options.if_none_match = text(given.if_none_match);
   out.options.version_id = text(given.version_id);
   out.options.metadata = given.info != nullptr;
+  out.options.verify_device = given.verify_device != 0;
   out.options.cancel = token_of(given.cancellation);
   out.info = given.info;
   if (out.info != nullptr) *out.info = nullptr;
@@ -77,6 +78,7 @@ Outcome<PutRequest> put_request(const verbena_put_options* options) {
   if (given.ttl_s > INT64_MAX) return fault(ErrorCode::invalid_argument, "ttl_s");
   out.ttl = std::chrono::seconds(given.ttl_s);
   out.md5_etag = given.md5_etag != 0;
+  out.verify_device = given.verify_device != 0;
   out.cancel = token_of(given.cancellation);
   return request;
 }

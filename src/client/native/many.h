@@ -19,8 +19,9 @@ struct ManyCall {
   // For each window the memory of a device that it lies in (on_device()), or null; empty: all are host memory. With one
   // of a device, no bytes travel in messages, and neither `verify` nor `checked` is set.
   std::span<const NativeMemory* const> devices = {};
-  bool verify = false;   // checksums of whole objects that are read, where the server has them
-  bool checked = false;  // written bytes carry their CRC32C
+  bool verify = false;          // checksums of whole objects that are read, where the server has them
+  bool checked = false;         // written bytes carry their CRC32C
+  bool tell_checksums = false;  // get_many: those of whole objects are put into the results
   std::function<void(size_t)> in_order;
   // Number of leading items reported to in_order. Their places belong to the caller again: an item whose answer was
   // lost is requested once more for its result alone, if that is sure to be for the same bytes.

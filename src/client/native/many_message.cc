@@ -59,7 +59,7 @@ std::string raw_crc32c(Bytes bytes) {
 uint8_t details_of(const ManyCall& call) {
   uint8_t details = wire::detail_etag | wire::detail_size | wire::detail_version;
   if (call.type == wire::Type::delete_many) details = wire::detail_version;
-  if (call.type == wire::Type::get_many && call.verify) details |= wire::detail_checksum;
+  if (call.type == wire::Type::get_many && (call.verify || call.tell_checksums)) details |= wire::detail_checksum;
   return details;
 }
 
@@ -300,6 +300,8 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
     result.bytes = result.size = 0;
     result.etag.clear();
     result.version_id.clear();
+    result.checksum.clear();
+    result.device_verified = DeviceVerified::none;
     return {};
   }
   result.error.reset();
@@ -308,7 +310,13 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
   result.etag.assign(entry.etag);
   result.version_id.assign(entry.version);
   result.last_modified = std::chrono::system_clock::time_point(std::chrono::microseconds(entry.modified_us));
+  result.checksum.clear();
+  result.device_verified = DeviceVerified::none;
   if (!is_get()) return {};
+  if (call_.tell_checksums && entry.checksum && entry.checksum->parts == 0 && !entry.partial) {
+    result.checksum =
+        std::string(to_string(entry.checksum->algorithm)) + ":" + to_base64(as_bytes(entry.checksum->value));
+  }
   const bool carried = in_message(item);
   // The server does not know the sizes of places for bytes inside the reply: the check is made here.
   if (carried && entry.in_reply && entry.length > item.size) {
@@ -329,7 +337,7 @@ Result<void> ManyMessage::take(uint32_t index, const wire::BatchEntry& entry, ui
   } else if (!carried && windows_[item.window].staged != nullptr && !place.empty()) {
     copy_bytes(place.data(), windows_[item.window].staged->data() + staged_at, place.size());
   }
-  if (entry.checksum && !entry.partial) {
+  if (call_.verify && entry.checksum && !entry.partial) {
     checks_.push_back({index, entry.checksum->algorithm, std::string(entry.checksum->value)});
   }
   return {};

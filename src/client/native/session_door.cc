@@ -277,7 +277,8 @@ Outcome<GetReply> SessionDoor::get(const std::string& bucket, const std::string&
   std::string provider = session->provider();  // as of now: the call may have reopened the channels
   const bool on_device = memory != nullptr && memory->on_device();  // where no CPU reads
   const bool verify = verify_checksums_ && call.whole && provider != "local" && !on_device;
-  return finish_get(std::move(reply), key, into, verify, options.metadata, std::move(provider));
+  return finish_get(std::move(reply), key, into, verify, options.metadata || options.verify_device,
+                    std::move(provider));
 }
 
 Outcome<PutReply> SessionDoor::put(const std::string& bucket, const std::string& key, Bytes from,

@@ -211,6 +211,7 @@ Outcome<GetReply> TokenDoor::get(const std::string& bucket, const std::string& k
   call.stop = options.cancel;
   const bool verify = s3_.options().verify_checksums && !options.range && device == nullptr;
   if (verify) call.headers.emplace_back("x-amz-checksum-mode", "ENABLED");
+  if (device != nullptr && options.verify_device) call.headers.emplace_back("x-amz-rdma-checksum-algorithm", "CRC32C");
   MutableBytes window = into;
   if (options.range && options.range->length > 0 && options.range->length < into.size()) {
     window = into.first(options.range->length);

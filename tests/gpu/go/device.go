@@ -81,6 +81,27 @@ func bothWays(via, path string) {
 	}
 }
 
+func checked(client *rdma.Client, by string) {
+	address, data := uint64(C.allocate(0, 70_001)), make([]byte, 70_001)
+	defer C.release(C.uint64_t(address))
+	rand.Read(data)
+	poke(address, data)
+	before, err := client.DeviceCounters()
+	expect(err == nil, err)
+	buffer, err := client.RegisterDevice(rdma.DeviceMemory{Kind: kind, Address: address, Size: uint64(len(data)), Device: 0})
+	expect(err == nil, err)
+	defer buffer.Free()
+	put, err := buffer.Put(ctx, "go-device", "checked", len(data), &rdma.PutOptions{VerifyDevice: true})
+	expect(err == nil && put.DeviceVerified == by, err, put)
+	got, err := buffer.Get(ctx, "go-device", "checked", &rdma.GetOptions{VerifyDevice: true})
+	expect(err == nil && got.DeviceVerified == by && bytes.Equal(peek(address, len(data)), data), err, got)
+	got, err = buffer.Get(ctx, "go-device", "checked", nil)
+	expect(err == nil && got.DeviceVerified == "", err, got)
+	now, err := client.DeviceCounters()
+	expect(err == nil && now.Shared.Transfers == before.Shared.Transfers+3 && now.Shared.Bytes == before.Shared.Bytes+3*70_001, err, now)
+	expect(now.VerifiedKernel+now.VerifiedReadBack == before.VerifiedKernel+before.VerifiedReadBack+2 && now.Mismatches == 0, now)
+}
+
 func inOrderOfAStream(client *rdma.Client) {
 	address, stream := uint64(C.allocate(0, 1000)), uint64(C.stream(0))
 	buffer, err := client.RegisterDevice(rdma.DeviceMemory{Kind: kind, Address: address, Size: 1000, Device: rdma.AnyDevice, Stream: &stream})
@@ -129,9 +150,9 @@ func connect(via string) *rdma.Client {
 }
 
 func main() {
-	driver, initialize := os.Getenv("TEST_VERBENA_CUDA_DRIVER"), "cuInit"
+	driver, initialize, by := os.Getenv("TEST_VERBENA_CUDA_DRIVER"), "cuInit", "kernel"
 	if hip := os.Getenv("TEST_VERBENA_HIP_DRIVER"); hip != "" {
-		driver, initialize, kind = hip, "hipInit", rdma.ROCm
+		driver, initialize, by, kind = hip, "hipInit", "read_back", rdma.ROCm
 	}
 	expect(C.load(C.CString(driver)) != 0 && C.initialize(C.CString(initialize)) == 0)
 	client := connect("auto")
@@ -139,6 +160,7 @@ func main() {
 	expect(client.MakeBucket(ctx, "go-device", false) == nil)
 	bothWays("native", "shared")
 	bothWays("http", "staged")
+	checked(client, by)
 	inOrderOfAStream(client)
 	refused(client)
 	fmt.Println("all bytes are right")
