@@ -238,7 +238,8 @@ def mount_ratios(rounds, row):
 
 
 def mount_section(rounds, named):
-    if not all(any(("FUSE", row) in found and (NFS, row) in found for found in rounds) for row in READS):
+    needed = [(side, row) for row in READS for side in ("FUSE", NFS)] + [(NFS, row + "_buffered") for row in SEQUENTIAL]
+    if not all(any(one in found for found in rounds) for one in needed):
         return ["Not measured in this run."]
     out = ["| read | FUSE alone, us | native, us | NFS over RDMA (the faster way), us | mount in turns | mount overlapped |",
            "| --- | --- | --- | --- | --- | --- |"]
@@ -278,18 +279,21 @@ def machine_text(info, arguments, rounds, boots):
 
 
 METHOD = [
-    "All data lies in one tmpfs of the guest: NFS exports a folder of it (`sync`, NFS 4.2, 16 nfsd threads), the NVMe target "
-    "(nvmet, over RDMA) serves a file of it with ext4 made by the client, and Verbena's data directory (a `sync` bucket) lies there. "
-    "So everything is in the servers' memory, and nothing waits for a disk: what the others' servers read from the page cache, Verbena's "
-    "reads from its hot tier (`cache.size`, `cache.object_size_max`). Over soft-RoCE NFS's clients lose replies now and then, and wait: "
-    "for 5 s here (`timeo=50`), and not for the 60 s of the default. So its rows with 16 callers, and its O_DIRECT reads of 16 MiB, are "
-    "mostly such waits: what is far above 5x there says that the pair of NFS/RDMA and soft-RoCE stalls, and not what our door is worth. "
-    "The column against NFS over TCP, and the buffered reads, have no such waits. File systems are mounted anew before each row, so that their "
-    "client has nothing cached; reads of the large file are O_DIRECT, and once more buffered, with the kernel's read-ahead. Verbena's "
-    "client keeps nothing. The load (`bench/rivals_load.cc`) is the same program for all, and looks at the bytes that it reads.",
+    "All data lies in one tmpfs of the guest: NFS exports a folder of it (`sync`, NFS 4.2, 16 nfsd threads), the NVMe target (nvmet, "
+    "over RDMA) serves a file of it with ext4 made by the client, and Verbena's data directory (a `sync` bucket) lies there. So "
+    "everything is in the servers' memory, and nothing waits for a disk: what the others' servers read from the page cache, Verbena's"
+    " reads from its hot tier (`cache.size`, `cache.object_size_max`). Over soft-RoCE NFS's clients lose replies now and then, and "
+    "wait: for 5 s here (`timeo=50`), and not for the 60 s of the default. So its rows with 16 callers, and in some runs its O_DIRECT"
+    " reads of 16 MiB, are mostly such waits: what is far above 5x there says that the pair of NFS/RDMA and soft-RoCE stalls, and not"
+    " what our door is worth. The column against NFS over TCP, and the buffered reads, have no such waits. File systems are mounted "
+    "anew before each row, so that their client has nothing cached; reads of the large file are O_DIRECT, and once more buffered, "
+    "with the kernel's read-ahead and once through the file. Verbena's client keeps nothing. The load (`bench/rivals_load.cc`) is the"
+    " same program for all, and looks at the bytes that it reads.",
     "",
     "NFS and NVMe move plain bytes, so Verbena does, too (`rdma.tcp_encryption: off`; over verbs a client without TLS asks for no "
-    "encryption). Verbena has one of the guest's two CPUs (`cores: 1`), for its core asks the device again and again.",
+    "encryption). Verbena has one of the guest's two CPUs (`cores: 1`), for its core asks the device again and again. "
+    "Both its sides poll for up to half a millisecond before they sleep, for that is what sleeping costs an emulated CPU; on a machine "
+    "where it is cheap they poll for a tenth of that (`src/base/sleep_cost.h`).",
     "",
     "Small files lie in 16 folders, one for each of 16 callers. Those that are listed are there before, written by the server's side "
     "where NFS exports its folder, and else by the client. Verbena's callers use batches: 256 objects in a PUT_MANY or "

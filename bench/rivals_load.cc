@@ -295,6 +295,7 @@ struct Work {
   std::string row;
   double seconds;
   uint64_t large, files, checkpoint;
+  bool cached;  // the client keeps what it has read
 };
 
 struct Done {
@@ -302,14 +303,16 @@ struct Done {
   std::vector<double> took_us = {};
 };
 
-// Reads of the large one by one caller: random ones until the time is over, sequential ones at least to its end.
+// Reads of the large one by one caller: random ones until the time is over, sequential ones at least to its end, and
+// once only where the client would have it the second time.
 Done read_large(Side& side, const Work& work, size_t size, bool random) {
   Done done;
   uint64_t state = 1;
   const auto began = Clock::now();
   const uint64_t pass = random ? 1 : work.large / size;
   for (auto last = began;
-       std::chrono::duration<double>(last - began).count() < work.seconds || done.operations % pass != 0;) {
+       done.operations % pass != 0 || (std::chrono::duration<double>(last - began).count() < work.seconds &&
+                                       !(work.cached && done.operations != 0));) {
     state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
     const uint64_t offset = (random ? (state >> 20) : done.operations) % (work.large / size) * size;
     const auto before = Clock::now();
@@ -365,7 +368,8 @@ int main(int argc, char** argv) {
                   .seconds = std::strtod(argv[4], nullptr),
                   .large = std::strtoull(argv[5], nullptr, 10),
                   .files = std::strtoull(argv[6], nullptr, 10),
-                  .checkpoint = std::strtoull(argv[7], nullptr, 10)};
+                  .checkpoint = std::strtoull(argv[7], nullptr, 10),
+                  .cached = way == "buffered"};
   std::unique_ptr<Side> side;
   if (way == "direct" || way == "buffered")
     side = std::make_unique<Files>(argv[3], way == "direct");

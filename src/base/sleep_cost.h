@@ -16,10 +16,10 @@ inline std::chrono::nanoseconds thread_cpu_time() {
 }
 
 // Going to sleep and waking up costs a few microseconds of a processor where interrupts and timers are cheap, and a
-// hundred times that in some virtual machines. Whoever polls for as long as a sleep costs, and then sleeps, spends at
-// most twice what the better of both would have cost (Karlin et al., "Competitive randomized algorithms for nonuniform
-// problems", 1990: the deterministic bound). Twice that long here, for a message that is met awake also comes sooner.
-// Of one thread at a time.
+// hundred times that in some virtual machines. A thread that polls for as long as a sleep costs, and then sleeps,
+// spends at most twice what the better of both would have cost (Karlin, Li, Manasse, Owicki, "Empirical studies of
+// competitive spinning for a shared-memory multiprocessor", 1991). It is twice that long here, for a message that is
+// met awake also comes sooner. Of one thread at a time.
 class SleepCost {
  public:
   // The processor time that a sleep took, with what prepared it.
