@@ -38,8 +38,9 @@ export const reachable = (key) => !key.split('/').some((part) => part === '.' ||
 // Whether a text can be the name of a bucket, which the server judges exactly: such a text is one part of a path, as it
 // is. Others, of an address that somebody made, would name an object in the path of a request.
 export const isBucketName = (text) => /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(text)
+export const noBucketName = (text) => new ApiError(0, '', `“${text}” is no name of a bucket.`)
 export function pathOf(bucket, key) {
-  if (!isBucketName(bucket)) throw new ApiError(0, '', `“${bucket}” is no name of a bucket.`)
+  if (!isBucketName(bucket)) throw noBucketName(bucket)
   return `/${bucket}${key === undefined ? '' : '/' + encode(key, true)}`
 }
 

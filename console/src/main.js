@@ -1,7 +1,7 @@
 import { html, render } from 'htm/preact'
 import { useEffect, useState } from 'preact/hooks'
 import { Uploads } from './upload.js'
-import { isBucketName } from './api.js'
+import { isBucketName, noBucketName } from './api.js'
 import { Button, Icon, Problem } from './ui.js'
 import { SignIn } from './signin.js'
 import { Live } from './live.js'
@@ -63,7 +63,7 @@ function Frame({ session, uploads, warning, onOut }) {
     live: () => html`<${Live} session=${session} />`,
     buckets: () => isBucketName(path[1] || '')
       ? html`<${Bucket} key=${path[1]} session=${session} uploads=${uploads} name=${path[1]} tab=${path[2] || 'objects'} prefix=${query.get('prefix') || ''} />`
-      : html`<${Problem} error=${path[1] && `“${path[1]}” is no name of a bucket.`} /><${Buckets} session=${session} />`,
+      : html`<${Problem} error=${path[1] && noBucketName(path[1])} /><${Buckets} session=${session} />`,
     people: () => html`<${People} session=${session} tab=${path[1] || 'users'} />`,
     server: () => html`<${Server} session=${session} tab=${path[1] || 'about'} />`,
     access: () => html`<${Access} session=${session} />`

@@ -137,7 +137,7 @@ class Files(PythonCase):
             with self.assertWarnsRegex(RuntimeWarning, "not stored"), self.assertRaises(RuntimeError):
                 fails_in(opened)
             self.assertFalse(self.fs.exists("bucket/partial"))
-        with self.assertWarnsRegex(RuntimeWarning, "nobody closed it"):
+        with self.assertWarnsRegex(RuntimeWarning, "it was not closed"):
             self.fs.open("bucket/partial", "wb").write(b"half")
             gc.collect()
         self.assertFalse(self.fs.exists("bucket/partial"))

@@ -318,7 +318,7 @@ class _Upload(tempfile.SpooledTemporaryFile):
 
     def __del__(self):
         if not self._done:
-            self._discard_because("nobody closed it")
+            self._discard_because("it was not closed")
 
     def readable(self):
         return False
