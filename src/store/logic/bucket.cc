@@ -1,5 +1,6 @@
 #include "store/logic/bucket.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -159,7 +160,7 @@ std::vector<std::shared_ptr<const Bucket>> Buckets::all() const {
   return all;
 }
 
-void Buckets::add(const BucketRecord& record, uint64_t room) {
+void Buckets::add(const BucketRecord& record) {
   auto bucket = std::make_shared<Bucket>();
   bucket->id = record.id;
   bucket->feed = std::make_shared<BucketFeed>(record.id, record.info.created_us, record.info.owner);
@@ -171,8 +172,6 @@ void Buckets::add(const BucketRecord& record, uint64_t room) {
   bucket->may_end = &may_end_;
   std::lock_guard lock(mutex_);
   Owner& owner = owners_[record.info.owner];
-  owner.rooms.erase(
-      room);  // under the lock, so that it is never counted twice, and a creation that fits is not refused
   bucket->documents.count_for(owner.document_bytes);
   bucket->owners = owner.usage;
   auto& named = buckets_[record.info.name];
@@ -198,19 +197,27 @@ void Buckets::remove(std::string_view name) {
   buckets_.erase(it);
 }
 
-BucketRoom::BucketRoom(Buckets& buckets, std::string owner, uint64_t max)
-    : buckets_(buckets), owner_(std::move(owner)) {
+bool Buckets::Owner::has_room_for_one(uint64_t max) const {
+  if (buckets.size() + rooms.size() < max) return true;
+  const auto is_there = [&](const auto& room) { return buckets.contains(room.first); };
+  return buckets.size() + rooms.size() - static_cast<size_t>(std::ranges::count_if(rooms, is_there)) < max;
+}
+
+BucketRoom::BucketRoom(Buckets& buckets, std::string owner, std::string name, uint64_t max)
+    : buckets_(buckets), owner_(std::move(owner)), name_(std::move(name)) {
   const std::lock_guard lock(buckets_.mutex_);
   Buckets::Owner& of = buckets_.owners_[owner_];
-  if (of.buckets.size() + of.rooms.size() >= max) return;
-  number_ = ++buckets_.last_room_;
-  of.rooms.insert(number_);
+  const auto same = of.rooms.find(name_);
+  is_there_ = same != of.rooms.end() || of.has_room_for_one(max);
+  if (is_there_) ++of.rooms[name_];
 }
 
 BucketRoom::~BucketRoom() {
-  if (number_ == 0) return;
+  if (!is_there_) return;
   const std::lock_guard lock(buckets_.mutex_);
-  buckets_.owners_[owner_].rooms.erase(number_);
+  auto& rooms = buckets_.owners_[owner_].rooms;
+  const auto own = rooms.find(name_);
+  if (--own->second == 0) rooms.erase(own);
 }
 
 }  // namespace verbena::store

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <shared_mutex>
 #include <string>
 #include <utility>
@@ -172,8 +171,7 @@ class Buckets {
   std::vector<BucketInfo> list() const;                             // by name
   std::vector<BucketInfo> of(const OwnersBuckets& which) const;     // by name; takes as long as its page
   std::vector<std::shared_ptr<const Bucket>> all() const;           // by name
-  // `room`: BucketRoom::number() of the one that was taken for it, which ends here; 0: none.
-  void add(const BucketRecord& record, uint64_t room = 0);
+  void add(const BucketRecord& record);
   void remove(std::string_view name);
 
  private:
@@ -182,7 +180,9 @@ class Buckets {
     std::shared_ptr<ByteCount> document_bytes = std::make_shared<ByteCount>(0);
     std::shared_ptr<OwnersUsage> usage = std::make_shared<OwnersUsage>();
     std::map<std::string_view, std::shared_ptr<const Bucket>> buckets{};  // the names are in the buckets
-    std::set<uint64_t> rooms{};                                           // for buckets that are being created
+    std::map<std::string, size_t, std::less<>> rooms{};  // for buckets that are being created, by name: how many
+    // One name is one bucket, however many create it, and also when it is there and its creator does not know it yet.
+    bool has_room_for_one(uint64_t max) const;
   };
   const WallClock* ends_ = nullptr;
   std::function<bool()> may_end_;
@@ -190,23 +190,21 @@ class Buckets {
   std::map<std::string, std::shared_ptr<const Bucket>, std::less<>> buckets_;
   std::map<uint64_t, std::shared_ptr<const Bucket>> by_id_;  // the same
   std::map<std::string, Owner, std::less<>> owners_;         // likewise; of every owner that there was
-  uint64_t last_room_ = 0;
 };
 
 // Room for one more bucket of its owner, until it is there or was refused: however many are created at once, no owner
 // gets more than `max`. Outlived by the buckets.
 class BucketRoom {
  public:
-  BucketRoom(Buckets& buckets, std::string owner, uint64_t max);
+  BucketRoom(Buckets& buckets, std::string owner, std::string name, uint64_t max);
   ~BucketRoom();
   BucketRoom(const BucketRoom&) = delete;
-  explicit operator bool() const { return number_ != 0; }
-  uint64_t number() const { return number_; }
+  explicit operator bool() const { return is_there_; }
 
  private:
   Buckets& buckets_;
-  const std::string owner_;
-  uint64_t number_ = 0;  // of no other room; 0: there is none
+  const std::string owner_, name_;
+  bool is_there_ = false;
 };
 
 }  // namespace verbena::store

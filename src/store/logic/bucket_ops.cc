@@ -40,8 +40,8 @@ bool gains_versions(const BucketInfo& before, const BucketInfo& after) {
 
 }  // namespace
 
-Change create_bucket_change(Buckets& buckets, BucketInfo info, uint64_t room) {
-  auto judge = [&buckets, info, room](Transaction& transaction) -> Result<void> {
+Change create_bucket_change(Buckets& buckets, BucketInfo info) {
+  auto judge = [&buckets, info](Transaction& transaction) -> Result<void> {
     std::string key = keys::bucket(info.name);
     VB_ASSIGN(auto current, find_row(transaction, Table::meta, key));
     if (current) return fail(Errc::bucket_already_exists);
@@ -50,7 +50,7 @@ Change create_bucket_change(Buckets& buckets, BucketInfo info, uint64_t room) {
     if (record.info.created_us == 0) record.info.created_us = transaction.now_us();
     transaction.put(Table::meta, key, encode(record));
     transaction.count_from_zero(id);
-    transaction.on_commit([&buckets, record, room] { buckets.add(record, room); });
+    transaction.on_commit([&buckets, record] { buckets.add(record); });
     return {};
   };
   return {.judge = std::move(judge), .bucket = nullptr, .place = {}, .takes_space = true};

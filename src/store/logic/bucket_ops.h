@@ -12,8 +12,8 @@
 namespace verbena::store {
 
 // `buckets` is updated by the change, and lives as long.
-// `room`: as of Buckets::add(). bucket_already_exists.
-Change create_bucket_change(Buckets& buckets, BucketInfo info, uint64_t room = 0);
+// bucket_already_exists.
+Change create_bucket_change(Buckets& buckets, BucketInfo info);
 using BucketEdit = std::function<Result<void>(BucketInfo&)>;
 Change edit_bucket_change(std::shared_ptr<const Bucket> bucket, BucketEdit edit);
 // bucket_not_empty. Removes the documents too; uploads soon after.

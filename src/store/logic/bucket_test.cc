@@ -21,18 +21,33 @@ TEST(BucketsTest, AreFoundByTheirNumberAsByTheirName) {
   EXPECT_NE(buckets.find_id(3), nullptr);
 }
 
-// A bucket and the room that was taken for it counted beside each other, until its creator went on.
+// A bucket and the room that was taken for it counted beside each other: until its creator went on, and where another
+// server's message, or a look at all buckets, brought the bucket first.
 TEST(BucketsTest, OneThatIsThereNeedsItsRoomNoMore) {
   Buckets buckets;
-  const BucketRoom first(buckets, "root", 2);
+  const BucketRoom first(buckets, "root", "a", 2);
   ASSERT_TRUE(first);
-  buckets.add({.id = 7, .info = {.name = "a", .created_us = 0, .owner = "root"}}, first.number());
+  buckets.add({.id = 7, .info = {.name = "a", .created_us = 0, .owner = "root"}});
   {
-    const BucketRoom second(buckets, "root", 2);
+    const BucketRoom second(buckets, "root", "b", 2);
     EXPECT_TRUE(second);
-    EXPECT_FALSE(BucketRoom(buckets, "root", 2));
+    EXPECT_FALSE(BucketRoom(buckets, "root", "c", 2));
+    buckets.remove("a");
+    EXPECT_FALSE(BucketRoom(buckets, "root", "c", 2)) << "it may be made again by who holds its room";
   }
-  EXPECT_TRUE(BucketRoom(buckets, "root", 2)) << "of a bucket that was refused";
+  EXPECT_TRUE(BucketRoom(buckets, "root", "c", 2)) << "of a bucket that was refused";
+}
+
+// Those who created one name at once took the places of others, and all but one were refused.
+TEST(BucketsTest, OneNameThatManyCreateTakesOneRoom) {
+  Buckets buckets;
+  const BucketRoom other(buckets, "root", "b", 2);
+  {
+    const BucketRoom first(buckets, "root", "a", 2), second(buckets, "root", "a", 2);
+    EXPECT_TRUE(other && first && second);
+    EXPECT_FALSE(BucketRoom(buckets, "root", "c", 2));
+  }
+  EXPECT_TRUE(BucketRoom(buckets, "root", "c", 2));
 }
 
 }  // namespace

@@ -148,12 +148,12 @@ constexpr size_t rows_at_once = 256;
 
 Task<Result<void>> EngineStore::create_bucket(BucketInfo bucket, uint64_t owners_max) {
   auto context = context_;
-  const BucketRoom room(context->buckets, bucket.owner, owners_max);
+  const BucketRoom room(context->buckets, bucket.owner, bucket.name, owners_max);
   if (!room) {
     const bool exists = context->buckets.find(bucket.name) != nullptr;
     co_return fail(exists ? Errc::bucket_already_exists : Errc::too_many_buckets);
   }
-  co_return co_await context->rows->commit(create_bucket_change(context->buckets, std::move(bucket), room.number()));
+  co_return co_await context->rows->commit(create_bucket_change(context->buckets, std::move(bucket)));
 }
 
 Task<Result<BucketInfo>> EngineStore::bucket(std::string_view name) {
