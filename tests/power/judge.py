@@ -21,8 +21,8 @@ from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client, program
 # docs/concepts.md says about a second; the rest is for a busy machine.
 MEMORY_WINDOW_S = 3
 AFTER = "power-after"  # written to after the cut
-# Less to set up at each start.
-SMALL = ["--set", "arena_size=64MiB"], {"VERBENA_RDMA_TOKEN_PROVIDER": "none"}
+# Less to set up at each start; and a reader that gets no processor for minutes keeps its connection.
+SMALL = ["--set", "arena_size=64MiB", "--set", "http.idle_timeout=900"], {"VERBENA_RDMA_TOKEN_PROVIDER": "none"}
 # Cuts by the thousand run behind everything else on a machine, where a start may take minutes.
 verbena_server.START_TIMEOUT_S, verbena_server.STOP_TIMEOUT_S = 900, 300
 FSCK_TIMEOUT_S = 900
@@ -218,6 +218,10 @@ def judge(data, device, entries, cut, cut_s, look_first, log):
         status = server.stop()
         if status != 0:
             raise Wrong(f"exit status {status}: {server.log()}")
+    except Wrong:
+        raise
+    except Exception as error:  # noqa: BLE001
+        raise Wrong(f"{error!r}; {state_of(server)}") from error
     finally:
         server.kill()
     report = fsck(data, lost_allowed, *where)
@@ -228,6 +232,11 @@ def judge(data, device, entries, cut, cut_s, look_first, log):
     for line in pathlib.Path(log).read_text(errors="replace").splitlines():
         if re.search(r"\b(critical|ERROR|fatal)\b", line):
             raise Wrong(line)
+
+
+def state_of(server):
+    status = server.process.poll()
+    return f"the server {'runs' if status is None else f'has ended with {status}'}: {server.log()[-1000:]}"
 
 
 def write_again(server):
