@@ -148,6 +148,21 @@ static void sizes(verbena_client* client, const char* bucket) {
   device.kind = memory.kind = VERBENA_MEMORY_LEVEL_ZERO;
   CHECK(verbena_register_device(client, &device, &buffer) == VERBENA_UNSUPPORTED && strstr(verbena_last_error(), "host"));
   CHECK(verbena_buffer_register(client, &memory, &buffer) == VERBENA_UNSUPPORTED && strstr(verbena_last_error(), "host"));
+  verbena_device_counters counted = {.struct_size = sizeof counted, .failed = 7};
+  CHECK(verbena_count_device(client, &counted) == 0 && counted.failed == 0 && counted.staged + counted.direct == 0);
+  CHECK(counted.struct_size == sizeof counted);
+  struct {
+    size_t struct_size;
+    uint64_t staged, behind;
+  } fewer = {.struct_size = 16, .behind = 9}; /* of a version that had one of the counters */
+  CHECK(verbena_count_device(client, (verbena_device_counters*)&fewer) == 0 && fewer.behind == 9);
+  CHECK(verbena_count_device(client, NULL) == VERBENA_INVALID_ARGUMENT);
+  CHECK(verbena_count_device(NULL, &counted) == VERBENA_INVALID_ARGUMENT);
+  /* Host memory is not a device's: nothing is checked there, and nothing said. */
+  verbena_get_options verify = {.struct_size = sizeof verify, .verify_device = 1};
+  verbena_transfer moved = {.struct_size = sizeof moved};
+  CHECK(verbena_get_bytes(client, bucket, "sized", got, sizeof got, &verify, NULL, NULL, &moved) == 0);
+  CHECK(moved.device_verified[0] == 0 && moved.device_path[0] == 0);
   memory.kind = VERBENA_MEMORY_HOST;
   memory.address = got;
   memory.size = sizeof got;

@@ -110,6 +110,7 @@ int cuLaunchKernel(void* function, unsigned blocks, unsigned blocks_y, unsigned 
   std::vector<uint64_t> values;
   for (size_t i = 0; i < kernel.parameters.size(); ++i) values.push_back(*static_cast<uint64_t*>(parameters[i]));
   stream->add([loaded, &kernel, values, blocks, threads] {
+    if (world().contexts[loaded->device].lost) return;
     std::string why;
     DeviceBytes bytes(loaded->device);
     if (ptx::run(loaded->module, kernel, values, blocks, threads, std::ref(bytes), why)) return;

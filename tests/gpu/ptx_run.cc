@@ -187,7 +187,7 @@ class Block {
     }
   }
 
-  static constexpr uint64_t steps_max = 1ull << 27;  // of a block: some hundred times those of a real one
+  static constexpr uint64_t steps_max = 1ull << 22;  // of a block: some five times those of a real one
   const Module& module_;
   const Kernel& kernel_;
   const std::vector<uint64_t>& parameters_;

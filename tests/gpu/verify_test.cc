@@ -93,6 +93,7 @@ TEST_F(Verify, WhatTheServerTellsNoChecksumOfIsNotCalledChecked) {
   OnDevice memory(mib);
   const auto bytes = random_bytes(200'000, 3);
   store("with", bytes, Algorithm::crc32c);
+  store("empty", {}, Algorithm::crc32c);
   store_without("without", bytes);
   for (const Way& way : {straight, staged, by_http}) {
     SCOPED_TRACE(way.name());
@@ -104,6 +105,7 @@ TEST_F(Verify, WhatTheServerTellsNoChecksumOfIsNotCalledChecked) {
       return got ? got->transfer.device_verified : DeviceVerified::none;
     };
     EXPECT_EQ(verified("without", {}), DeviceVerified::no_checksum);
+    EXPECT_EQ(verified("empty", {}), best());
     EXPECT_EQ(verified("with", Range{1, 100}), DeviceVerified::no_checksum);
     EXPECT_EQ(verified("with", Range{0, 100}), DeviceVerified::no_checksum);
     EXPECT_EQ(verified("with", Range{0, 0}), best());
