@@ -197,7 +197,9 @@ Outcome<const Driver*> Driver::get(Platform platform) {
 }
 
 bool Driver::may_be_there() {
-  return ::access("/dev/nvidiactl", F_OK) == 0 || ::secure_getenv("TEST_VERBENA_CUDA_DRIVER") != nullptr;
+  return ::access("/dev/nvidiactl", F_OK) == 0 || ::access("/dev/kfd", F_OK) == 0 ||
+         ::secure_getenv("TEST_VERBENA_CUDA_DRIVER") != nullptr ||
+         ::secure_getenv("TEST_VERBENA_HIP_DRIVER") != nullptr;
 }
 
 Drivers drivers() {

@@ -583,6 +583,7 @@ TEST_F(PeerWindows, EndWithTheirRequest) {
   const auto peer = exported(memory.address() + at, size);
   const fabric::PeerLoan loan{.address = memory.address() + at,
                               .size = size,
+                              .maker = is_hip() ? fabric::DeviceMaker::amd : fabric::DeviceMaker::nvidia,
                               .device = 0,
                               .descriptor = peer->descriptor(),
                               .begin = peer->begin()};
