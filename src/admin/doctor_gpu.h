@@ -23,8 +23,9 @@ Findings driver_faults(const memory::cuda::Drivers& known, const std::vector<Gpu
 // How a GPU's driver and the kernel let RDMA devices reach its memory.
 struct PeerMeans {
   bool dma_buf = false;      // the driver can export it
-  bool peer_module = false;  // the module nvidia_peermem is loaded
-  bool amd_alone = false;    // all GPUs are AMD's
+  bool peer_module = false;  // they find it by its address
+  bool unsure = false;       // the driver does not say that the GPU's later work sees what they have written
+  memory::cuda::Platform platform = memory::cuda::Platform::cuda;
 };
 // The way that each of these providers takes, by the best of its devices, to a GPU's memory, and why not a better one.
 Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const PeerMeans& means);
