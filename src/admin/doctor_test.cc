@@ -429,7 +429,7 @@ TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
   EXPECT_TRUE(ways[2].found.starts_with("staged")) << ways[2].found;
   EXPECT_NE(ways[2].mend.find("hipDeviceFlushGPUDirectRDMAWrites"), std::string::npos) << ways[2].mend;
   ways = gpu_ways(providers, {.dma_buf = true, .platform = amd});
-  EXPECT_TRUE(ways[2].found.starts_with("peer, unless sealed: rdma7 reaches the memory itself (dma-buf)"));
+  EXPECT_TRUE(ways[2].found.starts_with("peer, unless sealed: mlx5_0 reaches the memory itself (dma-buf)"));
 }
 
 TEST_F(Doctor, ShowsTheGidTableAndASmallMtu) {
