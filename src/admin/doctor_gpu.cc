@@ -28,6 +28,19 @@ Finding device_finding(const Driver& driver, const DeviceFacts& device) {
           {}};
 }
 
+// Of the GPU and its driver; empty: nothing stands in the way.
+std::string why_not_peer(const PeerMeans& means) {
+  const bool amd = means.platform == Platform::rocm;
+  if (!means.dma_buf && !means.peer_module) {
+    return fmt::format("the GPU's driver exports no dma-buf ({}), and {} is not there",
+                       amd ? "the kernel is too old" : "its open kernel modules do",
+                       memory::cuda::peer_module(means.platform));
+  }
+  if (!means.unsure) return {};
+  return fmt::format("the driver does not say that the GPU sees what other devices have written{}",
+                     amd ? ": hipDeviceFlushGPUDirectRDMAWrites is missing, or not for this GPU" : "");
+}
+
 Finding way_by(const fabric::ofi::ProviderInfo& info, const PeerMeans& means) {
   Finding out{Health::ok, "gpu memory by " + info.provider, "staged: through page-locked memory of the client", {}};
   if (is_software(info.provider)) {
@@ -37,13 +50,12 @@ Finding way_by(const fabric::ofi::ProviderInfo& info, const PeerMeans& means) {
         "not peer: libfabric registers no memory of GPUs for {} (FI_HMEM); of verbs it does so for devices whose name "
         "contains mlx5, if the kernel has dma-bufs or peer memory",
         info.domain.empty() ? "its device" : info.domain);
-  } else if (!means.dma_buf && !means.peer_module) {
-    out.mend =
-        "not peer: the GPU's driver exports no dma-buf (its open kernel modules do), and nvidia_peermem is not loaded";
+  } else if (const std::string why = why_not_peer(means); !why.empty()) {
+    out.mend = "not peer: " + why;
   } else {
-    out.found =
-        fmt::format("peer, unless sealed: {} reaches the memory itself ({}), else staged",
-                    info.domain.empty() ? "the device" : info.domain, means.dma_buf ? "dma-buf" : "nvidia_peermem");
+    out.found = fmt::format("peer, unless sealed: {} reaches the memory itself ({}), else staged",
+                            info.domain.empty() ? "the device" : info.domain,
+                            means.dma_buf ? "dma-buf" : memory::cuda::peer_module(means.platform));
     out.mend = "the device's driver decides at each registration: a reply's fell_back_reason says why it did not";
   }
   return out;
@@ -68,8 +80,19 @@ Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const
 
 namespace {
 
-// The driver, its devices; adds those to `all`.
-Findings driver_findings(const Driver& driver, std::vector<DeviceFacts>& all) {
+// Of all devices of a driver, which are at least one.
+PeerMeans means_of(const Driver& driver, const std::vector<DeviceFacts>& devices) {
+  using memory::cuda::PeerWrites;
+  return {
+      .dma_buf = std::ranges::any_of(devices, &DeviceFacts::dma_buf),
+      .peer_module = memory::cuda::has_peer_module(driver.platform()),
+      .unsure = std::ranges::all_of(
+          devices, [&](const DeviceFacts& device) { return peer_writes(driver, device.device) == PeerWrites::unsure; }),
+      .platform = driver.platform()};
+}
+
+// The driver, its devices; adds what they let RDMA devices do.
+Findings driver_findings(const Driver& driver, std::vector<PeerMeans>& all) {
   const bool amd = driver.platform() == Platform::rocm;
   Findings out{{Health::ok, amd ? "gpu driver rocm" : "gpu driver", driver.title(), {}}};
   const auto devices = driver.devices();
@@ -80,7 +103,7 @@ Findings driver_findings(const Driver& driver, std::vector<DeviceFacts>& all) {
     return out;
   }
   for (const DeviceFacts& device : *devices) out.push_back(device_finding(driver, device));
-  all.insert(all.end(), devices->begin(), devices->end());
+  if (!devices->empty()) all.push_back(means_of(driver, *devices));
   return out;
 }
 
@@ -95,13 +118,15 @@ Findings check_gpus(const MachineRoots& roots) {
     out.push_back({there || !absent ? Health::warn : Health::ok, "gpu", fault.text,
                    there ? "there is a GPU, but its memory cannot be used until its driver starts" : ""});
   }
-  std::vector<DeviceFacts> nvidias, amds;  // RDMA devices are given NVIDIA's memory alone
-  for (const Driver* driver : known.ready) {
-    append(out, driver_findings(*driver, driver->platform() == Platform::cuda ? nvidias : amds));
+  std::vector<PeerMeans> means;  // NVIDIA's first
+  for (const Driver* driver : known.ready) append(out, driver_findings(*driver, means));
+  if (!means.empty()) append(out, gpu_ways(fabric::ofi::discover(), means.front()));
+  if (means.size() > 1) {
+    const std::string why = why_not_peer(means.back());
+    out.push_back({Health::ok, "gpu memory rocm by RDMA devices",
+                   why.empty() ? "as NVIDIA's" : "staged: through page-locked memory of the client",
+                   why.empty() ? "" : "not peer: " + why});
   }
-  const PeerMeans means{.dma_buf = std::ranges::any_of(nvidias, &DeviceFacts::dma_buf),
-                        .peer_module = !nvidias.empty() && memory::cuda::has_peer_module()};
-  if (!nvidias.empty() || !amds.empty()) append(out, gpu_ways(fabric::ofi::discover(), means));
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "admin/doctor.h"
+#include "memory/cuda.h"
 
 namespace verbena::admin {
 
@@ -14,7 +15,9 @@ Findings check_gpu_bus(const MachineRoots& roots);
 // How a GPU's driver and the kernel let RDMA devices reach its memory.
 struct PeerMeans {
   bool dma_buf = false;      // the driver can export it
-  bool peer_module = false;  // the module nvidia_peermem is loaded
+  bool peer_module = false;  // they find it by its address
+  bool unsure = false;       // the driver does not say that the GPU's later work sees what they have written
+  memory::cuda::Platform platform = memory::cuda::Platform::cuda;
 };
 // The way that each of these providers takes to a GPU's memory, and why not a better one.
 Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const PeerMeans& means);

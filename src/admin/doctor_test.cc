@@ -386,6 +386,15 @@ TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
   EXPECT_TRUE(ways[2].found.starts_with("peer, unless sealed: rdma7 reaches the memory itself (dma-buf)"));
   ways = gpu_ways(providers, {.peer_module = true});
   EXPECT_NE(ways[2].found.find("(nvidia_peermem)"), std::string::npos) << ways[2].found;
+
+  constexpr auto amd = memory::cuda::Platform::rocm;
+  ways = gpu_ways(providers, {.platform = amd});
+  EXPECT_NE(ways[2].mend.find("the peer memory of amdkfd is not there"), std::string::npos) << ways[2].mend;
+  ways = gpu_ways(providers, {.dma_buf = true, .unsure = true, .platform = amd});
+  EXPECT_TRUE(ways[2].found.starts_with("staged")) << ways[2].found;
+  EXPECT_NE(ways[2].mend.find("hipDeviceFlushGPUDirectRDMAWrites"), std::string::npos) << ways[2].mend;
+  ways = gpu_ways(providers, {.dma_buf = true, .platform = amd});
+  EXPECT_TRUE(ways[2].found.starts_with("peer, unless sealed: rdma7 reaches the memory itself (dma-buf)"));
 }
 
 TEST_F(Doctor, ShowsTheGidTableAndASmallMtu) {

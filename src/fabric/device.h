@@ -56,12 +56,14 @@ class DeviceLent : public Lent {
 };
 
 // A part of a device's memory that RDMA devices of its host reach.
+enum class DeviceMaker : uint8_t { nvidia, amd };
 struct PeerLoan {
   uint64_t address = 0, size = 0;  // of the device, bytes
-  int device = 0;                  // its number for CUDA
-  int descriptor = -1;             // of a dma-buf that contains it; -1: none
-  uint64_t begin = 0;              // the address of the dma-buf's first byte
-  bool by_address = false;         // the kernel also finds the memory by its address
+  DeviceMaker maker = DeviceMaker::nvidia;
+  int device = 0;           // its number for CUDA or HIP
+  int descriptor = -1;      // of a dma-buf that contains it; -1: none
+  uint64_t begin = 0;       // the address of the dma-buf's first byte
+  bool by_address = false;  // the kernel also finds the memory by its address
 };
 
 class PeerLink {

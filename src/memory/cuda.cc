@@ -160,6 +160,7 @@ Outcome<std::unique_ptr<Driver>> Driver::load(Platform platform) {
       platform == Platform::cuda ? find_cuda(opened.handle, *calls) : find_hip(opened.handle, *calls);
   if (missing != nullptr) return no(Kind::absent, opened.path + " is too old: it has no " + missing);
   std::unique_ptr<Driver> driver(new Driver(platform));
+  Calls& table = *calls;
   driver->calls_ = std::move(calls);
   driver->path_ = opened.path;
   if (const int status = driver->calls_->init(0); status != success) {
@@ -175,6 +176,7 @@ Outcome<std::unique_ptr<Driver>> Driver::load(Platform platform) {
     return no(Kind::absent, opened.path + " is version " + shown(platform, driver->version_) + ", and " +
                                 shown(platform, library.version_min) + " is needed");
   }
+  if (platform == Platform::rocm) add_of_version(table, driver->version_);
   return driver;
 }
 
@@ -195,7 +197,9 @@ Outcome<const Driver*> Driver::get(Platform platform) {
 }
 
 bool Driver::may_be_there() {
-  return ::access("/dev/nvidiactl", F_OK) == 0 || ::secure_getenv("TEST_VERBENA_CUDA_DRIVER") != nullptr;
+  return ::access("/dev/nvidiactl", F_OK) == 0 || ::access("/dev/kfd", F_OK) == 0 ||
+         ::secure_getenv("TEST_VERBENA_CUDA_DRIVER") != nullptr ||
+         ::secure_getenv("TEST_VERBENA_HIP_DRIVER") != nullptr;
 }
 
 Drivers drivers() {

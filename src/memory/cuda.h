@@ -73,7 +73,7 @@ class Driver {
   // another library, for tests.
   static Outcome<const Driver*> get(Platform platform = Platform::cuda);
 
-  // Without loading it: whether this machine may have NVIDIA's.
+  // Without loading one: whether this machine may have NVIDIA's or AMD's.
   static bool may_be_there();
 
   Platform platform() const { return platform_; }

@@ -38,6 +38,7 @@ inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned event_without_timing = 2;
 inline constexpr int version_min = 11'000;
 inline constexpr int hip_version_min = 50'000'000;  // of AMD's driver (hip.h): 5.0
+inline constexpr int hip_version_of_physical = 71'400'000;
 
 // What cuIpcGetMemHandle gives: opaque, and passed by value.
 struct IpcHandle {
@@ -115,6 +116,8 @@ struct Calls {
   int (*set_access)(uint64_t address, size_t size, const AccessWish* wishes, size_t count);
   // Memory of a device for other devices of this host. Null in a library without them.
   int (*range_handle)(void* into, uint64_t address, size_t size, int type, unsigned long long flags);
+  // In place of that, where a dma-buf holds more than the range: the range begins `offset` bytes behind its first one.
+  int (*range_in_buffer)(int* descriptor, uint64_t* offset, uint64_t address, size_t size);
   int (*flush_writes)(int target, int scope);
   int (*set_pointer_attribute)(const void* value, int attribute, uint64_t address);
   // The driver's own name of a call that is named as CUDA names it. Null: they are the same.

@@ -58,7 +58,7 @@ Outcome<> Devices::add(const Driver& driver, const Options& options) {
   }
   auto found = driver.devices();
   if (!found) return std::unexpected(std::move(found).error());
-  OfDriver its{.platform = driver.platform(), .devices = {}};
+  OfDriver its{.platform = driver.platform(), .maps_pieces = driver.calls().shares_physical(), .devices = {}};
   Outcome<> started;
   for (const DeviceFacts& facts : *found) {
     auto device = std::make_shared<Device>(driver, arena_.mapping(), facts.device, options.limit);
@@ -70,7 +70,6 @@ Outcome<> Devices::add(const Driver& driver, const Options& options) {
     stuck_ = !stop_all(its.devices, deadline_in(patience)) || stuck_;
     return started;
   }
-  maps_pieces_ = maps_pieces_ || driver.calls().shares_physical();
   drivers_.push_back(std::move(its));
   return {};
 }
@@ -106,13 +105,18 @@ void Devices::map(const Exported& allocation, WhenMapped mapped) {
 }
 
 void Devices::map(const Pieces& pieces, WhenMapped mapped) {
-  Device* const device = find(Platform::cuda, pieces.device, mapped);
+  Device* const device = find(pieces.platform, pieces.device, mapped);
   if (device == nullptr) return;
   device->map([device, pieces] { return device->open(pieces); }, std::move(mapped));
 }
 
 bool Devices::has(Platform platform) const {
   return std::ranges::any_of(drivers_, [&](const OfDriver& driver) { return driver.platform == platform; });
+}
+
+bool Devices::maps_pieces(Platform platform) const {
+  return std::ranges::any_of(drivers_,
+                             [&](const OfDriver& driver) { return driver.platform == platform && driver.maps_pieces; });
 }
 
 size_t Devices::lost() const {

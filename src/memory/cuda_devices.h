@@ -32,7 +32,8 @@ struct Copy {
   std::shared_ptr<const void> held = {};    // until the copy touches nothing any more; then before `ended`
 };
 
-// Physical memory of CUDA in another process, in order: each piece by a descriptor that came from it (cuda_physical.h).
+// Physical memory of CUDA or HIP in another process, in order: each piece by a descriptor that came from it
+// (cuda_physical.h).
 struct Pieces {
   struct Piece {
     int descriptor = -1;
@@ -41,6 +42,7 @@ struct Pieces {
   DeviceName device{};
   std::vector<Piece> pieces = {};
   std::shared_ptr<const void> open = {};  // the descriptors are, as long as this lives
+  Platform platform = Platform::cuda;
 };
 
 // Memory of another process: an allocation, or pieces side by side. Unmapped by the device's thread after its last
@@ -91,7 +93,7 @@ class Devices {
   void map(const Exported& allocation, WhenMapped mapped);
   // Also if the driver maps no descriptors: `refused`.
   void map(const Pieces& pieces, WhenMapped mapped);
-  bool maps_pieces() const { return maps_pieces_; }
+  bool maps_pieces(Platform platform) const;
   bool has(Platform platform) const;
   size_t lost() const;
 
@@ -104,10 +106,10 @@ class Devices {
 
   struct OfDriver {
     Platform platform;
+    bool maps_pieces = false;
     std::vector<std::shared_ptr<Device>> devices;  // the first one has page-locked the arena for all of them
   };
   Arena& arena_;
-  bool maps_pieces_ = false;
   bool stuck_ = false;  // a device of a driver that was passed over
   std::vector<OfDriver> drivers_;
 };

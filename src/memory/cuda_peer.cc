@@ -26,20 +26,36 @@ int attribute_of(const Driver& driver, int number, int attribute) {
 
 }  // namespace
 
-bool has_peer_module() {
+bool has_peer_module(Platform platform) {
   if (const char* said = ::secure_getenv("TEST_VERBENA_PEER_MODULE"); said != nullptr) return *said == '1';
-  return ::access("/sys/module/nvidia_peermem", F_OK) == 0 || ::access("/sys/module/nv_peer_mem", F_OK) == 0;
+  const auto is_there = [](const char* path) { return ::access(path, F_OK) == 0; };
+  if (platform == Platform::rocm) return is_there("/sys/kernel/mm/memory_peers/amdkfd");
+  return is_there("/sys/module/nvidia_peermem") || is_there("/sys/module/nv_peer_mem");
+}
+
+const char* peer_module(Platform platform) {
+  return platform == Platform::rocm ? "the peer memory of amdkfd" : "nvidia_peermem";
+}
+
+PeerWrites peer_writes(const Driver& driver, int device) {
+  if (attribute_of(driver, device, device_write_order) >= order_for_owner) return PeerWrites::ordered;
+  const bool by_host = driver.calls().flush_writes != nullptr &&
+                       (attribute_of(driver, device, device_flush_options) & flush_by_host) != 0;
+  return by_host ? PeerWrites::flushed : PeerWrites::unsure;
 }
 
 Outcome<std::shared_ptr<const PeerMemory>> PeerMemory::of(const Driver& driver,
                                                           const std::vector<Allocation>& allocations, uint64_t address,
                                                           uint64_t size) {
-  if (driver.platform() != peer_platform) return failed(not_for_peers);
   const int device = allocations.front().device;
   auto context = context_of(driver, device);
   if (!context) return std::unexpected(std::move(context).error());
   std::shared_ptr<PeerMemory> made(new PeerMemory(driver, *context, device));
-  if (auto ordered = made->check_order(); !ordered) return std::unexpected(std::move(ordered).error());
+  const PeerWrites writes = peer_writes(driver, device);
+  if (writes == PeerWrites::unsure) {
+    return failed("the device does not order writes of other devices, and its driver does not flush them");
+  }
+  made->flushes_ = writes == PeerWrites::flushed;
   const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t first = down(allocations.front().begin, page);
   const uint64_t last = up(allocations.back().begin + allocations.back().size, page);
@@ -49,7 +65,7 @@ Outcome<std::shared_ptr<const PeerMemory>> PeerMemory::of(const Driver& driver,
   auto exported = range(device_page);
   if (!exported) exported = range(page);
   if (!exported && !made->by_address()) {
-    return failed(exported.error().text + ", and the module nvidia_peermem is not loaded");
+    return failed(exported.error().text + ", and " + peer_module(driver.platform()) + " is not there");
   }
   for (const Allocation& one : allocations) {
     // Asynchronous copies that a caller takes for synchronous ones end before an RDMA device reads.
@@ -64,33 +80,27 @@ Outcome<std::shared_ptr<const PeerMemory>> PeerMemory::of(const Driver& driver,
   return made;
 }
 
-// Whether what an RDMA device has written is sure to be seen by what the device does later.
-Outcome<> PeerMemory::check_order() {
-  if (attribute_of(driver_, device_, device_write_order) >= order_for_owner) return {};
-  const bool by_host = (attribute_of(driver_, device_, device_flush_options) & flush_by_host) != 0;
-  if (!by_host || driver_.calls().flush_writes == nullptr) {
-    return failed("the device does not order writes of other devices, and its driver does not flush them");
-  }
-  flushes_ = true;
-  return {};
-}
-
 Outcome<> PeerMemory::export_range(uint64_t begin, uint64_t end) {
-  if (driver_.calls().range_handle == nullptr || attribute_of(driver_, device_, device_dma_buf) == 0) {
+  const Calls& calls = driver_.calls();
+  const bool exports = calls.range_handle != nullptr || calls.range_in_buffer != nullptr;
+  if (!exports || attribute_of(driver_, device_, device_dma_buf) == 0) {
     return failed(driver_.path() + " exports no dma-buf");
   }
   int descriptor = -1;
+  uint64_t offset = 0;
   const auto ask = [&](unsigned long long flags) {
     return in_context(driver_, context_, "cuMemGetHandleForAddressRange", [&](const Calls& c) {
+      if (c.range_in_buffer != nullptr) return c.range_in_buffer(&descriptor, &offset, begin, end - begin);
       return c.range_handle(&descriptor, begin, end - begin, range_as_dma_buf, flags);
     });
   };
   Outcome<> done = failed({});
-  if (driver_.version() >= version_of_range_over_pcie) done = ask(range_over_pcie);
+  const bool over_pcie = driver_.platform() == Platform::cuda && driver_.version() >= version_of_range_over_pcie;
+  if (over_pcie) done = ask(range_over_pcie);
   if (!done) done = ask(0);  // most platforms have PCIe alone, and refuse to be asked for it
   if (!done) return done;
   dma_buf_ = Fd(descriptor);
-  begin_ = begin;
+  begin_ = begin - offset;
   return {};
 }
 

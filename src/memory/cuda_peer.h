@@ -10,13 +10,19 @@
 
 namespace verbena::memory::cuda {
 
-// Whether the kernel has NVIDIA's module for RDMA devices that find a GPU's memory by its address.
-// TEST_VERBENA_PEER_MODULE, if it is set, says so for tests.
-bool has_peer_module();
+// Whether RDMA devices find a GPU's memory by its address: the kernel has NVIDIA's module for that, or AMD's driver has
+// registered with the peer memory of an RDMA driver that has it (MLNX_OFED). TEST_VERBENA_PEER_MODULE, if it is set,
+// says so for tests.
+bool has_peer_module(Platform platform);
+const char* peer_module(Platform platform);  // its name
 
-// RDMA devices are given NVIDIA's memory alone.
-inline constexpr Platform peer_platform = Platform::cuda;
-inline constexpr const char* not_for_peers = "memory of AMD's GPUs is not given to RDMA devices";
+// How the device's later work sees what other devices have written.
+enum class PeerWrites : uint8_t {
+  ordered,  // it does
+  flushed,  // after a call of the driver
+  unsure,
+};
+PeerWrites peer_writes(const Driver& driver, int device);
 
 // A range of addresses of a device. A dma-buf keeps the physical memory that was there, also if that is freed
 // meanwhile: is_there() says whether it is still the same.
@@ -28,6 +34,7 @@ class PeerMemory {
                                                        uint64_t address, uint64_t size);
   PeerMemory(const PeerMemory&) = delete;
 
+  Platform platform() const { return driver_.platform(); }
   int device() const { return device_; }
   int descriptor() const { return dma_buf_.get(); }  // of the dma-buf, this object's; -1: none
   uint64_t begin() const { return begin_; }          // the device's address of the dma-buf's first byte
@@ -40,13 +47,12 @@ class PeerMemory {
 
  private:
   PeerMemory(const Driver& driver, void* context, int device) : driver_(driver), context_(context), device_(device) {}
-  Outcome<> check_order();
   Outcome<> export_range(uint64_t begin, uint64_t end);
 
   const Driver& driver_;
   void* const context_;
   const int device_;
-  const bool by_address_ = has_peer_module();
+  const bool by_address_ = has_peer_module(platform());
   bool flushes_ = false;  // the device does not order other devices' writes itself
   Fd dma_buf_;
   uint64_t begin_ = 0;

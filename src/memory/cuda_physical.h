@@ -1,5 +1,5 @@
-// Memory of CUDA's virtual memory API (cuMemCreate, cuMemMap): physical memory, mapped at an address where other
-// physical memory may be mapped later. Another process gets it as a file descriptor.
+// Memory of the virtual memory API of CUDA and HIP (cuMemCreate, cuMemMap): physical memory, mapped at an address where
+// other physical memory may be mapped later. Another process gets it as a file descriptor.
 #pragma once
 
 #include <memory>

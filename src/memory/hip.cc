@@ -40,11 +40,31 @@ struct Hip {
   int (*ipc_export)(IpcHandle* handle, uint64_t address);
   int (*ipc_open)(uint64_t* address, IpcHandle handle, unsigned flags);
   int (*ipc_close)(uint64_t address);
-  bool exports_dma_buf = false;
+  int (*set_pointer_attribute)(const void* value, int attribute, uint64_t address);
+  int (*flush_writes)(int target, int scope);
+  int (*physical_behind)(uint64_t* handle, void* address);
+  int (*physical_release)(uint64_t handle);
+  int (*physical_facts)(PhysicalFacts* facts, uint64_t handle);
+  int (*physical_export)(void* into, uint64_t handle, int type, unsigned long long flags);
+  int (*physical_import)(uint64_t* handle, void* from, int type);
+  int (*reserve)(uint64_t* address, size_t size, size_t alignment, uint64_t wish, unsigned long long flags);
+  int (*unreserve)(uint64_t address, size_t size);
+  int (*map)(uint64_t address, size_t size, size_t offset, uint64_t handle, unsigned long long flags);
+  int (*unmap)(uint64_t address, size_t size);
+  int (*set_access)(uint64_t address, size_t size, const AccessWish* wishes, size_t count);
+  // Of the runtime below (hsa.h, hsa_ext_amd.h).
+  int (*export_dma_buf)(const void* address, size_t size, int* descriptor, uint64_t* offset);
+  int (*system_info)(int attribute, void* value);
+  int (*hsa_status_text)(int status, const char** text);
+  void* library;
+  bool shares_physical;
 };
 Hip hip;
 
 enum HipStatus : int { invalid_device = 101, not_supported = 801 };
+constexpr int hsa_error = 0x1000;  // the runtime's statuses begin there, behind all of HIP's
+constexpr int hsa_dma_buf_supported = 0x204;
+constexpr unsigned release_to_system = 0x8000'0000;
 // hipMemoryTypeDevice; it is 1 before ROCm 6.
 unsigned device_type = 2;
 
@@ -62,6 +82,18 @@ struct Settled<Own> {
   static int call(Arguments... arguments) { return settled((hip.*Own)(arguments...)); }
 };
 
+// The runtime that HIP has started: another copy of its library would know none of the memory.
+void find_runtime() {
+  void* const loaded = ::dlopen("libhsa-runtime64.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  for (void* const library : {hip.library, loaded}) {
+    if (library == nullptr) continue;
+    if (!find_function(library, "hsa_amd_portable_export_dmabuf", hip.export_dma_buf)) continue;
+    find_function(library, "hsa_system_get_info", hip.system_info);
+    find_function(library, "hsa_status_string", hip.hsa_status_text);
+    return;
+  }
+}
+
 // CUDA says that there is no device when it starts; HIP, when devices are counted.
 int init(unsigned flags) {
   int version = 0, count = 0;
@@ -70,17 +102,16 @@ int init(unsigned flags) {
   if (status == success) status = hip.device_count(&count);
   if (status == success && count == 0) status = no_device;
   device_type = version < 60'000'000 ? 1 : 2;
+  if (status == success) find_runtime();
   return settled(status);
 }
 
 int error_name(int status, const char** name) {
+  if (status >= hsa_error) {
+    return hip.hsa_status_text != nullptr ? hip.hsa_status_text(status, name) : invalid_value;
+  }
   *name = hip.error_name(status);
   return *name != nullptr ? success : invalid_value;
-}
-
-int device_attribute(int* value, int attribute, int /*device*/) {
-  *value = attribute == device_dma_buf && hip.exports_dma_buf ? 1 : 0;
-  return success;
 }
 
 // Devices without a UUID have "XX" after "GPU-", or zeros.
@@ -129,6 +160,35 @@ int pop(void** context) {
   if (devices_before.back() != device) status = hip.make_current(devices_before.back());
   devices_before.pop_back();
   return settled(status);
+}
+
+// --- Other devices ---------------------------------------------------------------------------------------------------
+
+bool exports_dma_buf() {
+  bool supported = false;
+  return hip.export_dma_buf != nullptr && hip.system_info != nullptr &&
+         hip.system_info(hsa_dma_buf_supported, &supported) == success && supported;
+}
+
+int range_in_buffer(int* descriptor, uint64_t* offset, uint64_t address, size_t size) {
+  if (hip.export_dma_buf == nullptr) return not_supported;
+  return hip.export_dma_buf(reinterpret_cast<const void*>(static_cast<uintptr_t>(address)), size, descriptor, offset);
+}
+
+// A flush does no harm.
+bool flushes_writes(int device) {
+  void* context = context_of_device(device);
+  if (hip.flush_writes == nullptr || push(context) != success) return false;
+  const bool done = settled(hip.flush_writes(flush_current_context, flush_for_owner)) == success;
+  return pop(&context) == success && done;
+}
+
+int device_attribute(int* value, int attribute, int device) {
+  const bool flushes = attribute == device_flush_options && flushes_writes(device);
+  *value = flushes ? flush_by_host
+                   : static_cast<int>((attribute == device_dma_buf && exports_dma_buf()) ||
+                                      (attribute == device_descriptors && hip.shares_physical));
+  return success;
 }
 
 // --- Pointers --------------------------------------------------------------------------------------------------------
@@ -193,13 +253,14 @@ int pointer_attribute(void* value, int attribute, uint64_t address) {
 void* own_stream(void* stream) { return reinterpret_cast<uintptr_t>(stream) == 1 ? nullptr : stream; }
 
 int stream_capturing(void* stream, int* state) { return settled(hip.stream_capturing(own_stream(stream), state)); }
+int event_create(void** event, unsigned flags) { return settled(hip.event_create(event, flags | release_to_system)); }
 int event_record(void* event, void* stream) { return settled(hip.event_record(event, own_stream(stream))); }
 
 // --- Names -----------------------------------------------------------------------------------------------------------
 
 // As Driver::fault is told CUDA's, for the calls that are made.
 const char* own_name(const char* call) {
-  static constexpr std::array<std::pair<std::string_view, const char*>, 26> names{{
+  static constexpr std::array<std::pair<std::string_view, const char*>, 39> names{{
       {"cuCtxPushCurrent", "hipSetDevice"},
       {"cuDeviceGet", "hipDeviceGet"},
       {"cuDeviceGetCount", "hipGetDeviceCount"},
@@ -209,20 +270,33 @@ const char* own_name(const char* call) {
       {"cuEventCreate", "hipEventCreateWithFlags"},
       {"cuEventQuery", "hipEventQuery"},
       {"cuEventRecord", "hipEventRecord"},
+      {"cuFlushGPUDirectRDMAWrites", "hipDeviceFlushGPUDirectRDMAWrites"},
       {"cuInit", "hipInit"},
       {"cuIpcCloseMemHandle", "hipIpcCloseMemHandle"},
       {"cuIpcGetMemHandle", "hipIpcGetMemHandle"},
       {"cuIpcOpenMemHandle", "hipIpcOpenMemHandle"},
+      {"cuMemAddressFree", "hipMemAddressFree"},
+      {"cuMemAddressReserve", "hipMemAddressReserve"},
       {"cuMemAlloc", "hipMalloc"},
+      {"cuMemExportToShareableHandle", "hipMemExportToShareableHandle"},
       {"cuMemFree", "hipFree"},
       {"cuMemGetAddressRange", "hipMemGetAddressRange"},
+      {"cuMemGetAllocationPropertiesFromHandle", "hipMemGetAllocationPropertiesFromHandle"},
+      {"cuMemGetHandleForAddressRange", "hsa_amd_portable_export_dmabuf"},
       {"cuMemHostRegister", "hipHostRegister"},
       {"cuMemHostUnregister", "hipHostUnregister"},
+      {"cuMemImportFromShareableHandle", "hipMemImportFromShareableHandle"},
+      {"cuMemMap", "hipMemMap"},
+      {"cuMemRelease", "hipMemRelease"},
+      {"cuMemRetainAllocationHandle", "hipMemRetainAllocationHandle"},
+      {"cuMemSetAccess", "hipMemSetAccess"},
+      {"cuMemUnmap", "hipMemUnmap"},
       {"cuMemcpyDtoH", "hipMemcpyDtoH"},
       {"cuMemcpyDtoHAsync", "hipMemcpyDtoHAsync"},
       {"cuMemcpyHtoD", "hipMemcpyHtoD"},
       {"cuMemcpyHtoDAsync", "hipMemcpyHtoDAsync"},
       {"cuPointerGetAttribute", "hipPointerGetAttribute"},
+      {"cuPointerSetAttribute", "hipPointerSetAttribute"},
       {"cuStreamCreate", "hipStreamCreateWithFlags"},
       {"cuStreamDestroy", "hipStreamDestroy"},
       {"cuStreamIsCapturing", "hipStreamIsCapturing"},
@@ -264,9 +338,19 @@ const char* find_functions(void* library) {
   find_function(library, "hipIpcGetMemHandle", hip.ipc_export);
   find_function(library, "hipIpcOpenMemHandle", hip.ipc_open);
   find_function(library, "hipIpcCloseMemHandle", hip.ipc_close);
-  // HIP's own (ROCm 7), or that of the runtime below it, which the library is linked with.
-  hip.exports_dma_buf = ::dlsym(library, "hipMemGetHandleForAddressRange") != nullptr ||
-                        ::dlsym(library, "hsa_amd_portable_export_dmabuf") != nullptr;
+  find_function(library, "hipPointerSetAttribute", hip.set_pointer_attribute);
+  find_function(library, "hipDeviceFlushGPUDirectRDMAWrites", hip.flush_writes);
+  find_function(library, "hipMemRetainAllocationHandle", hip.physical_behind);
+  find_function(library, "hipMemRelease", hip.physical_release);
+  find_function(library, "hipMemGetAllocationPropertiesFromHandle", hip.physical_facts);
+  find_function(library, "hipMemExportToShareableHandle", hip.physical_export);
+  find_function(library, "hipMemImportFromShareableHandle", hip.physical_import);
+  find_function(library, "hipMemAddressReserve", hip.reserve);
+  find_function(library, "hipMemAddressFree", hip.unreserve);
+  find_function(library, "hipMemMap", hip.map);
+  find_function(library, "hipMemUnmap", hip.unmap);
+  find_function(library, "hipMemSetAccess", hip.set_access);
+  hip.library = library;
   return missing;
 }
 
@@ -295,7 +379,7 @@ const char* find_hip(void* library, Calls& calls) {
   calls.stream_create = Settled<&Hip::stream_create>::call;
   calls.stream_destroy = Settled<&Hip::stream_destroy>::call;
   calls.stream_capturing = stream_capturing;
-  calls.event_create = Settled<&Hip::event_create>::call;
+  calls.event_create = event_create;
   calls.event_destroy = Settled<&Hip::event_destroy>::call;
   calls.event_record = event_record;
   calls.event_query = Settled<&Hip::event_query>::call;
@@ -305,7 +389,26 @@ const char* find_hip(void* library, Calls& calls) {
   if (hip.ipc_export != nullptr) calls.ipc_export = Settled<&Hip::ipc_export>::call;
   if (hip.ipc_open != nullptr) calls.ipc_open = Settled<&Hip::ipc_open>::call;
   if (hip.ipc_close != nullptr) calls.ipc_close = Settled<&Hip::ipc_close>::call;
+  if (hip.set_pointer_attribute != nullptr) calls.set_pointer_attribute = Settled<&Hip::set_pointer_attribute>::call;
+  if (hip.flush_writes != nullptr) calls.flush_writes = Settled<&Hip::flush_writes>::call;
+  calls.range_in_buffer = range_in_buffer;
   return nullptr;
+}
+
+void add_of_version(Calls& calls, int version) {
+  using namespace amd;
+  if (version < hip_version_of_physical) return;
+  if (hip.physical_behind != nullptr) calls.physical_behind = Settled<&Hip::physical_behind>::call;
+  if (hip.physical_release != nullptr) calls.physical_release = Settled<&Hip::physical_release>::call;
+  if (hip.physical_facts != nullptr) calls.physical_facts = Settled<&Hip::physical_facts>::call;
+  if (hip.physical_export != nullptr) calls.physical_export = Settled<&Hip::physical_export>::call;
+  if (hip.physical_import != nullptr) calls.physical_import = Settled<&Hip::physical_import>::call;
+  if (hip.reserve != nullptr) calls.reserve = Settled<&Hip::reserve>::call;
+  if (hip.unreserve != nullptr) calls.unreserve = Settled<&Hip::unreserve>::call;
+  if (hip.map != nullptr) calls.map = Settled<&Hip::map>::call;
+  if (hip.unmap != nullptr) calls.unmap = Settled<&Hip::unmap>::call;
+  if (hip.set_access != nullptr) calls.set_access = Settled<&Hip::set_access>::call;
+  hip.shares_physical = calls.shares_physical();
 }
 
 }  // namespace verbena::memory::cuda

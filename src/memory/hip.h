@@ -12,8 +12,15 @@
 // - Stream 1, CUDA's default stream, is HIP's null stream.
 // - A device's name is its UUID, unless the UUID is empty or two devices have the same.
 //
-// What is absent: memory by descriptors (hipMemMap and others). hipMemRetainAllocationHandle takes no reference and
-// does not check its argument, and hipMemMap does not compare the sizes (ROCm 6.2).
+// - An event releases to the system what its stream has written. One that does not leaves it in the device's caches,
+//   where neither another process's copies nor an RDMA device find it.
+// - Memory by descriptors (hipMemMap and others) from ROCm 7.14 on. Before, hipMemRetainAllocationHandle takes no
+//   reference (until 7.12) and does not survive memory of another kind, hipMemMap hides its failures, and
+//   hipMemImportFromShareableHandle reads its descriptor elsewhere (6.2).
+// - A dma-buf is that of the runtime below HIP (HSA), and always holds a whole buffer, which begins before a small
+//   allocation: hipMemGetHandleForAddressRange does not tell where in it the range is. The caller closes it.
+// - The attributes of how a device orders other devices' writes have no equivalent in most versions, and numbers of
+//   their own in the others: that hipDeviceFlushGPUDirectRDMAWrites succeeds is what says that the host can flush them.
 #pragma once
 
 #include <dlfcn.h>
@@ -31,5 +38,7 @@ bool find_function(void* library, const char* name, Fn*& into) {
 
 // Fills the table. The name of the first function that the library lacks; nullptr: none. Once in a process.
 const char* find_hip(void* library, Calls& calls);
+// Adds what a driver of this version, which has started, can be trusted with.
+void add_of_version(Calls& calls, int version);
 
 }  // namespace verbena::memory::cuda

@@ -22,10 +22,12 @@ Errc code_of(const Fault& fault) {
   return fault.kind == Fault::Kind::refused ? Errc::invalid_argument : Errc::not_implemented;
 }
 
+Platform platform_of(const wire::Device& device) { return device.of_hip() ? Platform::rocm : Platform::cuda; }
+
 // The client has handed over a descriptor for each piece. None: memory by its handle.
 Result<memory::cuda::Pieces> pieces_of(const Op& op, fabric::DevicePort& port) {
-  memory::cuda::Pieces memory{.device = op.device.device};
-  if (op.device.kind != wire::device_by_pieces) return memory;
+  memory::cuda::Pieces memory{.device = op.device.device, .platform = platform_of(op.device)};
+  if (!op.device.in_pieces()) return memory;
   VB_ASSIGN(fabric::HandedOver given, port.take_handed_over(op.stream->peer, op.device.handed_over));
   if (given.descriptors.size() != op.device.pieces.size()) {
     return fail(Errc::invalid_argument, "native: a GPU's memory has other pieces");
@@ -42,19 +44,18 @@ Task<Result<void>> share(Op& op) {
   auto* const port = dynamic_cast<fabric::DevicePort*>(&op.endpoint->port());
   const std::shared_ptr<Devices> devices = door.devices();
   if (port == nullptr || devices == nullptr || op.device.kind < wire::device_by_handle ||
-      op.device.kind > wire::device_by_hip_handle) {
+      op.device.kind > wire::device_by_hip_pieces) {
     co_return fail(Errc::not_implemented, "native: this server lets no GPU copy");
   }
   VB_CO_ASSIGN(auto pieces, pieces_of(op, *port));
   const DeviceLimits::Wish wish{op.device.size, std::max<size_t>(op.device.pieces.size(), 1)};
   VB_CO_ASSIGN(auto place, door.device_limits.take(op.stream->session->id, account_of(op), wish));
-  const memory::cuda::Exported allocation{
-      .device = op.device.device,
-      .handle = op.device.handle,
-      .size = op.device.size,
-      .platform = op.device.kind == wire::device_by_hip_handle ? Platform::rocm : Platform::cuda};
+  const memory::cuda::Exported allocation{.device = op.device.device,
+                                          .handle = op.device.handle,
+                                          .size = op.device.size,
+                                          .platform = platform_of(op.device)};
   const auto begin = [&](auto ended) {
-    if (op.device.kind == wire::device_by_pieces) return devices->map(std::exchange(pieces, {}), std::move(ended));
+    if (op.device.in_pieces()) return devices->map(std::exchange(pieces, {}), std::move(ended));
     devices->map(allocation, std::move(ended));
   };
   Opened opened = co_await elsewhere<Opened>(begin);

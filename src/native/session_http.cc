@@ -128,8 +128,8 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
     Json kinds = Json::array();
     for (const auto platform : memory::cuda::platforms) {
       if (devices->has(platform)) kinds.push_back(to_string(platform));
+      if (devices->maps_pieces(platform)) kinds.push_back(std::string(to_string(platform)) + "-descriptors");
     }
-    if (devices->maps_pieces()) kinds.push_back("cuda-descriptors");
     answer["device_memory"] = std::move(kinds);
   }
   response.body = answer.dump();

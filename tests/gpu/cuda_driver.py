@@ -22,7 +22,6 @@ class Driver:
     """Memory of one device."""
 
     kind, dlpack_type, dlpack_stream = "cuda", 2, 1  # the latter two: DLPack's numbers of the device and its default stream
-    maps_pieces = True
 
     def __init__(self, device=0):
         self.library = ctypes.CDLL(os.environ.get("TEST_VERBENA_CUDA_DRIVER") or "libcuda.so.1")

@@ -38,7 +38,7 @@ class DirectPieces : public Direct {
     EXPECT_EQ(double_reserved(), reserved_);
     Direct::TearDown();
   }
-  const Driver& driver() { return **Driver::get(); }
+  const Driver& driver() { return **Driver::get(platform()); }
   std::shared_ptr<const Physical> piece(Allocation at) {
     auto found = Physical::behind(driver(), at);
     EXPECT_TRUE(found) << found.error().text;
@@ -200,7 +200,8 @@ TEST_F(DirectPieces, MemoryThatMayNotBeSharedGoesItsOwnWayAndSaysWhy) {
   const auto got = c.get("bucket", "key", window);
   ASSERT_TRUE(got) << got.error().message;
   EXPECT_EQ(got->transfer.device_path, DevicePath::shared);
-  EXPECT_NE(got->transfer.fell_back_reason.find("cuMemExportToShareableHandle"), std::string::npos)
+  EXPECT_NE(got->transfer.fell_back_reason.find(own("cuMemExportToShareableHandle", "hipMemExportToShareableHandle")),
+            std::string::npos)
       << got->transfer.fell_back_reason;
   EXPECT_TRUE(same(memory.bytes(0, bytes.size()), bytes));
 }
@@ -263,7 +264,7 @@ TEST_F(DirectPieces, FalseSizesAndDevicesAreRefused) {
     return session->get(request);
   };
   const auto refused = [&](const memory::cuda::DeviceName& device, client::NativeDevice::Pieces pieces) {
-    const client::NativeDevice forged(device, std::move(pieces));
+    const client::NativeDevice forged(device, std::move(pieces), platform());
     return !get(forged, 0, 2000);
   };
   const Allocation first{.device = 0, .begin = memory.address(), .size = least};
@@ -284,7 +285,7 @@ TEST_F(DirectPieces, FalseSizesAndDevicesAreRefused) {
   EXPECT_EQ(double_mapped(), before.in_driver);
   EXPECT_TRUE(same(memory.bytes(0, memory.size()), std::vector<std::byte>(memory.size())));
 
-  const client::NativeDevice device(*name, {piece(first)});
+  const client::NativeDevice device(*name, {piece(first)}, platform());
   ASSERT_TRUE(get(device, least - 1000, 1000));
   EXPECT_TRUE(same(memory.bytes(least - 1000, 1000), bytes));
   EXPECT_FALSE(get(device, least - 999, 1000));  // one byte beyond
@@ -298,7 +299,7 @@ TEST_F(DirectPieces, ForeignFilesAreNoMemory) {
   ASSERT_TRUE(arena);
   auto devices = memory::cuda::Devices::open(**arena, {});
   ASSERT_TRUE(devices) << devices.error().text;
-  ASSERT_TRUE((*devices)->maps_pieces());
+  ASSERT_TRUE((*devices)->maps_pieces(platform()));
   int pipe[2];
   ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
   const Fd reads(pipe[0]), writes(pipe[1]), null(::open("/dev/null", O_RDWR | O_CLOEXEC)),
@@ -309,7 +310,7 @@ TEST_F(DirectPieces, ForeignFilesAreNoMemory) {
   ASSERT_TRUE(own);
   const auto map = [&](std::vector<memory::cuda::Pieces::Piece> pieces) {
     std::promise<bool> mapped;
-    (*devices)->map({.device = *driver().name_of(0), .pieces = std::move(pieces)},
+    (*devices)->map({.device = *driver().name_of(0), .pieces = std::move(pieces), .platform = platform()},
                     [&](auto outcome) { mapped.set_value(outcome.has_value()); });
     return mapped.get_future().get();
   };
@@ -353,8 +354,8 @@ class Hostile {
     return number;
   }
   Errc share(uint32_t number, size_t count) {
-    native::wire::Device request{.kind = native::wire::device_by_pieces,
-                                 .device = *(*Driver::get())->name_of(0),
+    native::wire::Device request{.kind = is_hip() ? native::wire::device_by_hip_pieces : native::wire::device_by_pieces,
+                                 .device = *(*Driver::get(platform()))->name_of(0),
                                  .size = count * least,
                                  .handle = {},
                                  .handed_over = number,
@@ -424,7 +425,7 @@ TEST_F(DirectPieces, CopiesGoOnWhileManyPiecesAreUnmapped) {
   const auto map = [&](size_t count) {
     std::promise<std::shared_ptr<memory::cuda::Mapped>> mapped;
     const memory::cuda::Pieces::Piece one{own->get(), least};
-    (*devices)->map({.device = *driver().name_of(0), .pieces = std::vector(count, one)},
+    (*devices)->map({.device = *driver().name_of(0), .pieces = std::vector(count, one), .platform = platform()},
                     [&](auto outcome) { mapped.set_value(outcome ? *outcome : nullptr); });
     return mapped.get_future().get();
   };

@@ -8,9 +8,10 @@
 extern "C" {
 // Whose driver it is a double of: NVIDIA's 1, AMD's 2.
 int double_platform();
-// AMD's: its version from now on, and devices whose UUID says nothing.
+// AMD's: its version from now on, devices whose UUID says nothing, and whether the kernel exports dma-bufs.
 void double_hip_version(int version);
 void double_hip_nameless(bool nameless);
+void double_hip_dma_bufs(bool supported);
 // A plain allocation on a device, managed memory, and their end. 0: none.
 uint64_t double_allocate(int device, size_t size);
 uint64_t double_allocate_managed(size_t size);
@@ -24,8 +25,8 @@ bool double_replace_piece(int device, uint64_t address, size_t size);
 bool double_unmap_pieces(uint64_t address, size_t size);
 // The numbers by which the driver tells allocations apart are the same for all mapped pieces.
 void double_blind_ids(bool blind);
-// How the devices order writes of others (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING), and whether the host
-// can flush them; whether their memory is exported over PCIe when that is asked for.
+// How the devices order writes of others (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING; AMD's never do), and
+// whether the host can flush them; whether their memory is exported over PCIe when that is asked for.
 void double_peer_writes(int order, int flush_options);
 void double_over_pcie(bool possible);
 // What the kernel's peer memory finds at this address: the bytes of one allocation; null: no memory of a device.

@@ -1,5 +1,7 @@
 // The double with the names of AMD's driver (hip_runtime_api.h, ROCm 6), beside those of double.cc, to which it passes
 // calls on: each is counted, and made to fail, by both names. What HIP does otherwise is here.
+#include <unistd.h>
+
 #include <utility>
 
 #include "double.h"
@@ -34,15 +36,30 @@ int cuMemFree_v2(uint64_t address);
 int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size);
 int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size);
 int cuStreamSynchronize(void* stream);
+int cuMemCreate(uint64_t* handle, size_t size, const void* properties, unsigned long long flags);
+int cuMemRelease(uint64_t handle);
+int cuMemRetainAllocationHandle(uint64_t* handle, void* address);
+int cuMemGetAllocationPropertiesFromHandle(void* properties, uint64_t handle);
+int cuMemExportToShareableHandle(void* into, uint64_t handle, int type, unsigned long long flags);
+int cuMemImportFromShareableHandle(uint64_t* handle, void* from, int type);
+int cuMemAddressReserve(uint64_t* address, size_t size, size_t alignment, uint64_t wish, unsigned long long flags);
+int cuMemAddressFree(uint64_t address, size_t size);
+int cuMemMap(uint64_t address, size_t size, size_t offset, uint64_t handle, unsigned long long flags);
+int cuMemUnmap(uint64_t address, size_t size);
+int cuMemSetAccess(uint64_t address, size_t size, const void* wishes, size_t count);
+int cuMemGetHandleForAddressRange(void* into, uint64_t address, size_t size, int type, unsigned long long flags);
+int cuFlushGPUDirectRDMAWrites(int target, int scope);
+int cuPointerSetAttribute(const void* value, int attribute, uint64_t address);
 }
 namespace {
 
 constexpr int not_found = 500;
+constexpr unsigned release_to_system = 0x8000'0000;
 
 thread_local int current = 0;
 thread_local int last = ok;
-std::atomic<int> version{60'241'134};  // 6.2
-std::atomic<bool> nameless{false};
+std::atomic<int> version{71'400'000};  // 7.14
+std::atomic<bool> nameless{false}, exports_dma_bufs{true};
 
 int settled(int status) {
   if (status != ok) last = status;
@@ -69,6 +86,18 @@ bool in_one(uint64_t address, size_t size) {
   return one != nullptr && (one->physical != nullptr || find(address, size) != nullptr);
 }
 
+// One of the calls of the virtual memory API.
+template <class Fn>
+int on_physical(const char* call, Fn fn) {
+  const int status = enter(call);
+  return settled(status != ok ? status : fn());
+}
+
+// Before ROCm 7.14 these crash, or give what is not the caller's.
+void check_physical() {
+  if (version < 71'400'000) ++world().misuse;
+}
+
 // Streams are pointers: before ROCm 6.2 CUDA's number of the default stream is none.
 void check_stream(void* stream) {
   if (reinterpret_cast<uintptr_t>(stream) == 1) ++world().misuse;
@@ -81,6 +110,7 @@ extern "C" {
 
 void double_hip_version(int given) { version = given; }
 void double_hip_nameless(bool without) { nameless = without; }
+void double_hip_dma_bufs(bool supported) { exports_dma_bufs = supported; }
 
 int hipInit(unsigned flags) {
   const int status = enter("hipInit");
@@ -185,6 +215,7 @@ int hipStreamIsCapturing(void* stream, int* state) {
   return on_device("hipStreamIsCapturing", [&] { return cuStreamIsCapturing(stream, state); });
 }
 int hipEventCreateWithFlags(void** event, unsigned flags) {
+  if ((flags & release_to_system) == 0) ++world().misuse;  // what its stream has written stays in caches
   return on_device("hipEventCreateWithFlags", [&] { return cuEventCreate(event, flags); });
 }
 int hipEventDestroy(void* event) { return settled(cuEventDestroy_v2(event)); }
@@ -214,7 +245,77 @@ int hipIpcCloseMemHandle(uint64_t address) {
   return on_device("hipIpcCloseMemHandle", [&] { return cuIpcCloseMemHandle(address); });
 }
 
+int hipMemRelease(uint64_t handle) {
+  return on_physical("hipMemRelease", [&] { return cuMemRelease(handle); });
+}
+int hipMemRetainAllocationHandle(uint64_t* handle, void* address) {
+  check_physical();
+  return on_physical("hipMemRetainAllocationHandle", [&] { return cuMemRetainAllocationHandle(handle, address); });
+}
+int hipMemGetAllocationPropertiesFromHandle(void* properties, uint64_t handle) {
+  return on_physical("hipMemGetAllocationPropertiesFromHandle",
+                     [&] { return cuMemGetAllocationPropertiesFromHandle(properties, handle); });
+}
+int hipMemExportToShareableHandle(void* into, uint64_t handle, int type, unsigned long long flags) {
+  return on_physical("hipMemExportToShareableHandle",
+                     [&] { return cuMemExportToShareableHandle(into, handle, type, flags); });
+}
+int hipMemImportFromShareableHandle(uint64_t* handle, void* from, int type) {
+  check_physical();
+  return on_physical("hipMemImportFromShareableHandle",
+                     [&] { return cuMemImportFromShareableHandle(handle, from, type); });
+}
+int hipMemAddressReserve(uint64_t* address, size_t size, size_t alignment, uint64_t wish, unsigned long long flags) {
+  return on_physical("hipMemAddressReserve",
+                     [&] { return cuMemAddressReserve(address, size, alignment, wish, flags); });
+}
+int hipMemAddressFree(uint64_t address, size_t size) {
+  return on_physical("hipMemAddressFree", [&] { return cuMemAddressFree(address, size); });
+}
+int hipMemMap(uint64_t address, size_t size, size_t offset, uint64_t handle, unsigned long long flags) {
+  return on_physical("hipMemMap", [&] { return cuMemMap(address, size, offset, handle, flags); });
+}
+int hipMemUnmap(uint64_t address, size_t size) {
+  return on_physical("hipMemUnmap", [&] { return cuMemUnmap(address, size); });
+}
+int hipMemSetAccess(uint64_t address, size_t size, const void* wishes, size_t count) {
+  return on_physical("hipMemSetAccess", [&] { return cuMemSetAccess(address, size, wishes, count); });
+}
+int hipPointerSetAttribute(const void* value, int attribute, uint64_t address) {
+  return on_device("hipPointerSetAttribute", [&] { return cuPointerSetAttribute(value, attribute, address); });
+}
+int hipDeviceFlushGPUDirectRDMAWrites(int target, int scope) {
+  return on_device("hipDeviceFlushGPUDirectRDMAWrites", [&] { return cuFlushGPUDirectRDMAWrites(target, scope); });
+}
+
+// The runtime below, with statuses of its own. A dma-buf holds the whole buffer that the range is in.
+int hsa_system_get_info(int attribute, void* value) {
+  if (attribute != 0x204) return 0x1001;
+  *static_cast<bool*>(value) = exports_dma_bufs;
+  return enter("hsa_system_get_info");
+}
+int hsa_status_string(int status, const char** text) {
+  *text = status == 0x1003 ? "HSA_STATUS_ERROR_INVALID_ALLOCATION: The requested allocation is not valid."
+                           : "HSA_STATUS_ERROR: A generic error has occurred.";
+  return ok;
+}
+int hsa_amd_portable_export_dmabuf(const void* address, size_t size, int* descriptor, uint64_t* offset) {
+  int status = enter("hsa_amd_portable_export_dmabuf");
+  if (status != ok) return status;
+  const auto at = reinterpret_cast<uint64_t>(address);
+  stack.push_back(&world().contexts[current]);
+  status = cuMemGetHandleForAddressRange(descriptor, at, size, 1, 0);
+  stack.pop_back();
+  if (status != ok) return 0x1003;
+  *offset = static_cast<uint64_t>(::lseek(*descriptor, 0, SEEK_CUR));
+  ::lseek(*descriptor, 0, SEEK_SET);
+  return ok;
+}
+
 // For programs that bring their own device memory (tests/gpu/on_device.py).
+int hipMemCreate(uint64_t* handle, size_t size, const void* properties, unsigned long long flags) {
+  return on_physical("hipMemCreate", [&] { return cuMemCreate(handle, size, properties, flags); });
+}
 int hipMalloc(uint64_t* address, size_t size) {
   return on_device("hipMalloc", [&] { return cuMemAlloc_v2(address, size); });
 }

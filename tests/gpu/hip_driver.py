@@ -5,7 +5,8 @@ import os
 from cuda_driver import Driver
 
 NAMES = {"cuDeviceGetName": "hipDeviceGetName", "cuMemAlloc_v2": "hipMalloc", "cuMemFree_v2": "hipFree", "cuMemcpyHtoD_v2": "hipMemcpyHtoD",
-         "cuMemcpyDtoH_v2": "hipMemcpyDtoH"}
+         "cuMemcpyDtoH_v2": "hipMemcpyDtoH", **{f"cuMem{name}": f"hipMem{name}" for name in (
+             "AddressReserve", "AddressFree", "Create", "Release", "Map", "Unmap", "SetAccess")}}
 
 
 def load(names):
@@ -22,8 +23,6 @@ class HipDriver(Driver):
     """Memory of one device, which is the thread's own from then on."""
 
     kind, dlpack_type, dlpack_stream = "rocm", 10, 0
-    maps_pieces = False
-
     def __init__(self, device=0):
         named = os.environ.get("TEST_VERBENA_HIP_DRIVER")
         self.library = load([named] if named else [f"libamdhip64.so{version}" for version in (".7", ".6", ".5", "")])

@@ -25,7 +25,7 @@ namespace {
 constexpr const char* shown = "verbs;ofi_rxm";
 constexpr const char* real_name = "tcp";
 
-std::atomic<bool> offers{true}, knows_cuda{false};
+std::atomic<bool> offers{true}, knows_devices{false};
 std::atomic<int> refusal{0};
 std::atomic<unsigned> dma_bufs{0}, by_address{0}, registered{0};
 
@@ -139,8 +139,17 @@ int add_by_address(fid* domain, const fi_mr_attr* attr, fid_mr** mr) {
   return ret;
 }
 
+// Whether that is the memory of the driver double (double.h), where its functions can be found: a program may have
+// loaded it for itself.
+bool is_its_memory(fi_hmem_iface iface) {
+  using Platform = int();
+  auto* const platform = reinterpret_cast<Platform*>(::dlsym(RTLD_DEFAULT, "double_platform"));
+  return platform == nullptr || iface == (platform() == 2 ? FI_HMEM_ROCR : FI_HMEM_CUDA);
+}
+
 int regattr(fid* domain, const fi_mr_attr* attr, uint64_t flags, fid_mr** mr) {
-  if (attr->iface != FI_HMEM_SYSTEM && !knows_cuda) return -FI_ENOSYS;
+  if (attr->iface != FI_HMEM_SYSTEM && !is_its_memory(attr->iface)) return -FI_EINVAL;
+  if (attr->iface != FI_HMEM_SYSTEM && !knows_devices) return -FI_ENOSYS;
   return (flags & FI_MR_DMABUF) != 0 ? add_dma_buf(domain, attr, mr) : add_by_address(domain, attr, mr);
 }
 
@@ -211,7 +220,7 @@ int fi_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
 }
 
 void nic_offers_device_memory(bool offered) { offers = offered; }
-void nic_knows_cuda(bool knows) { knows_cuda = knows; }
+void nic_knows_devices(bool knows) { knows_devices = knows; }
 void nic_refuses(int error) { refusal = error; }
 unsigned nic_dma_bufs() { return dma_bufs; }
 unsigned nic_by_address() { return by_address; }

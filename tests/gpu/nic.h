@@ -3,9 +3,10 @@
 #pragma once
 
 extern "C" {
-// libfabric offers the device with FI_HMEM (from the start on), and was built with CUDA (not from the start on).
+// libfabric offers the device with FI_HMEM (from the start on), and knows the memory of the driver double (not from the
+// start on).
 void nic_offers_device_memory(bool offered);
-void nic_knows_cuda(bool knows);
+void nic_knows_devices(bool knows);
 // Registrations of dma-bufs fail with this errno of libfabric (positive); 0: they work again.
 void nic_refuses(int error);
 // Registrations of devices' memory: that were made as dma-bufs, by address, and that exist.

@@ -111,7 +111,7 @@ def main():
     with Server(env={**os.environ, "VERBENA_GPUDIRECT_ENABLED": "true"}) as server:
         with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
             client.make_bucket("gpu", memory=True)
-        for kind in (Array, MappedArray) if driver.maps_pieces else (Array,):
+        for kind in (Array, MappedArray):
             try_way(server, driver, "native", "local", given.size << 20, given.seconds, kind)
     with Server() as server:
         with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:

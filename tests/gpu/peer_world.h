@@ -28,11 +28,11 @@ inline Config peer_config() {
 inline void reset_doubles() {
   double_reset_counts();
   double_delay(50);
-  double_peer_writes(100, 0);
+  double_peer_writes(is_hip() ? 0 : 100, is_hip() ? 1 : 0);
   double_over_pcie(false);
   double_blind_ids(false);
   nic_offers_device_memory(true);
-  nic_knows_cuda(false);
+  nic_knows_devices(false);
   nic_refuses(0);
   ::setenv("TEST_VERBENA_PEER_MODULE", "0", 1);
 }

@@ -96,7 +96,7 @@ memory::cuda::Outcome<std::shared_ptr<NativeDevice>> by_pieces(const Driver& dri
   }
   const auto device = driver.name_of(allocations.front().device);
   if (!device) return std::unexpected(device.error());
-  return std::make_shared<NativeDevice>(*device, std::move(pieces));
+  return std::make_shared<NativeDevice>(*device, std::move(pieces), driver.platform());
 }
 
 }  // namespace
@@ -178,10 +178,6 @@ DeviceWay Client::Impl::straight_way(const Buffer& window, std::string& reason) 
 const client::NativeMemory* Client::Impl::token_memory(const Buffer& window, uint64_t size, const std::stop_token& stop,
                                                        std::string& reason) {
   if (!wants_token(size)) return nullptr;
-  if (window.memory_->device->platform != memory::cuda::peer_platform) {
-    reason = std::string("peer: ") + memory::cuda::not_for_peers;
-    return nullptr;
-  }
   return peer_memory(window, token_->reaches_devices(stop), reason);
 }
 

@@ -35,8 +35,8 @@ struct DeviceCall : NativeCall {
 
 }  // namespace
 
-NativeDevice::NativeDevice(const memory::cuda::DeviceName& device, Pieces pieces)
-    : exported_{.device = device, .size = size_of(pieces)},
+NativeDevice::NativeDevice(const memory::cuda::DeviceName& device, Pieces pieces, memory::cuda::Platform platform)
+    : exported_{.device = device, .size = size_of(pieces), .platform = platform},
       pieces_(std::move(pieces)),
       begin_(pieces_.front()->begin()) {}
 
@@ -60,11 +60,12 @@ Result<NativeDevice::Files> NativeDevice::files() const {
 
 Result<wire::Device> NativeDevice::described(fabric::Link& link, const Files& files) const {
   wire::Device request{.device = exported_.device, .size = exported_.size, .handle = exported_.handle};
-  if (exported_.platform == memory::cuda::Platform::rocm) request.kind = wire::device_by_hip_handle;
+  const bool hip = exported_.platform == memory::cuda::Platform::rocm;
+  if (hip) request.kind = wire::device_by_hip_handle;
   if (pieces_.empty()) return request;
   auto* const devices = dynamic_cast<fabric::DeviceLink*>(&link);
   if (devices == nullptr) return fail(Errc::unsupported, "native: the link takes no descriptors");
-  request.kind = wire::device_by_pieces;
+  request.kind = hip ? wire::device_by_hip_pieces : wire::device_by_pieces;
   std::vector<int> numbers;
   for (const Fd& file : files) numbers.push_back(file.get());
   for (const auto& piece : pieces_) request.pieces.push_back(piece->size());
@@ -95,7 +96,7 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   std::erase_if(shares_, [](const Share& share) { return share.streams.expired(); });
   const auto known = std::ranges::find(shares_, &stream, &Share::stream);
   if (known != shares_.end()) return known->number;
-  if (!pieces_.empty() && !streams.takes_descriptors()) {
+  if (!pieces_.empty() && !streams.takes_descriptors(exported_.platform)) {
     return fail(Errc::unsupported, "native: the server takes no descriptors of memory");
   }
   if (SteadyClock::now() < refused_until_) {

@@ -22,7 +22,8 @@ class NativeDevice final : public NativeMemory {
   // `exported` describes the whole allocation, which begins at this address.
   NativeDevice(const memory::cuda::Exported& exported, uint64_t begin) : exported_(exported), begin_(begin) {}
   // Side by side, in order, at least one and at most pieces_max.
-  NativeDevice(const memory::cuda::DeviceName& device, Pieces pieces);
+  NativeDevice(const memory::cuda::DeviceName& device, Pieces pieces,
+               memory::cuda::Platform platform = memory::cuda::Platform::cuda);
   ~NativeDevice() override;
 
   // Addresses of the device.

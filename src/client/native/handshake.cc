@@ -136,9 +136,8 @@ Result<NativeAnswer> parse_session_answer(std::string_view body) {
   answer.terms.trace_context = traces != json.end() && traces->is_boolean() && traces->get<bool>();
   if (const auto kinds = json.find("device_memory"); kinds != json.end() && kinds->is_array()) {
     const auto has = [&](const char* kind) { return std::ranges::find(*kinds, kind) != kinds->end(); };
-    answer.terms.cuda_memory = has("cuda");
-    answer.terms.device_descriptors = has("cuda-descriptors");
-    answer.terms.rocm_memory = has("rocm");
+    answer.terms.cuda = {has("cuda"), has("cuda-descriptors")};
+    answer.terms.rocm = {has("rocm"), has("rocm-descriptors")};
   }
   const auto list = json.find("endpoints");
   if (list == json.end() || !list->is_array() || list->size() > endpoints_max) return std::unexpected(bad);

@@ -20,10 +20,12 @@ struct SessionTerms {
   uint32_t credits = 0;  // per endpoint
   uint32_t cores = 0;
   std::chrono::seconds idle_timeout{0};
-  bool trace_context = false;       // messages may carry a trace context
-  bool cuda_memory = false;         // CUDA devices copy for the server
-  bool device_descriptors = false;  // also in memory that is shared by descriptors
-  bool rocm_memory = false;         // AMD's devices do
+  bool trace_context = false;  // messages may carry a trace context
+  struct Devices {
+    bool copies = false;       // devices of this kind copy for the server
+    bool descriptors = false;  // also in memory that is shared by descriptors
+  };
+  Devices cuda, rocm;
   std::vector<NativeEndpoint> endpoints;
   std::string server_ip;
 };

@@ -94,10 +94,10 @@ Result<std::shared_ptr<NativeStreams>> NativeStreams::open(const NativeOptions& 
     all->streams_ = std::move(*streams);
     all->credits_ = terms->credits;
     all->version_ = terms->version;
-    const bool shares = provider == "local" && terms->version >= wire::version_of_devices;
-    all->shares_cuda_ = shares && terms->cuda_memory;
-    all->shares_rocm_ = shares && terms->rocm_memory;
-    all->takes_descriptors_ = all->shares_cuda_ && terms->device_descriptors;
+    if (provider == "local" && terms->version >= wire::version_of_devices) {
+      all->cuda_ = terms->cuda;
+      all->rocm_ = terms->rocm;
+    }
     all->idle_timeout_ = terms->idle_timeout;
     all->by_core_.resize(std::max(1u, terms->cores), 0);
     for (uint32_t i = 0; i < all->streams_.size(); ++i) {

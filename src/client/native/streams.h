@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/native/handshake.h"
 #include "client/native/stream.h"
 #include "memory/cuda.h"
 
@@ -35,10 +36,10 @@ class NativeStreams : public std::enable_shared_from_this<NativeStreams> {
   uint32_t credits() const { return credits_; }
   unsigned version() const { return version_; }  // of the protocol
   // The server is on this host, and GPUs copy for it.
-  bool shares_devices(memory::cuda::Platform of) const {
-    return of == memory::cuda::Platform::cuda ? shares_cuda_ : shares_rocm_;
+  bool shares_devices(memory::cuda::Platform of) const { return devices_of(of).copies; }
+  bool takes_descriptors(memory::cuda::Platform of) const {
+    return devices_of(of).copies && devices_of(of).descriptors;
   }
-  bool takes_descriptors() const { return takes_descriptors_; }  // of devices' memory
   std::chrono::milliseconds idle_timeout() const { return idle_timeout_; }
   std::string provider() const { return std::string(streams_.front()->provider()); }
 
@@ -53,7 +54,10 @@ class NativeStreams : public std::enable_shared_from_this<NativeStreams> {
   std::vector<uint32_t> by_core_;                       // core -> stream
   uint32_t credits_ = 0;
   unsigned version_ = 1;
-  bool shares_cuda_ = false, shares_rocm_ = false, takes_descriptors_ = false;
+  const SessionTerms::Devices& devices_of(memory::cuda::Platform of) const {
+    return of == memory::cuda::Platform::cuda ? cuda_ : rocm_;
+  }
+  SessionTerms::Devices cuda_, rocm_;
   // In milliseconds, because it is divided: three quarters of a second would be zero seconds.
   std::chrono::milliseconds idle_timeout_{0};
   std::atomic<SteadyClock::time_point> last_used_{};

@@ -94,9 +94,9 @@ Result<Domain::Remote> Domain::lent(FidPtr<fid_mr> region, uint64_t address) con
   return remote;
 }
 
-// As a dma-buf, else by its address. A libfabric that was built without CUDA (Debian's, and that of ./dev setup) knows
-// none of its memory. verbs needs to know nothing: the device reads and writes, and libfabric never copies. efa copies
-// what the device cannot do, so there it must know.
+// As a dma-buf, else by its address. A libfabric that was built without CUDA or ROCm (Debian's, and that of ./dev
+// setup) knows none of their memory. verbs needs to know nothing: the device reads and writes, and libfabric never
+// copies. efa copies what the device cannot do, so there it must know.
 Result<Domain::Remote> Domain::register_device(const PeerLoan& memory, uint64_t access) {
   if (!reaches_devices()) return fail(Errc::unsupported, "the provider registers no memory of devices");
   fi_mr_dmabuf dma_buf{};
@@ -116,8 +116,9 @@ Result<Domain::Remote> Domain::register_device(const PeerLoan& memory, uint64_t 
     });
   };
   const auto as = [&](uint64_t flags) {
-    attr.iface = FI_HMEM_CUDA;
-    attr.device.cuda = memory.device;
+    attr.iface = memory.maker == DeviceMaker::amd ? FI_HMEM_ROCR : FI_HMEM_CUDA;
+    attr.device.reserved = 0;
+    if (memory.maker == DeviceMaker::nvidia) attr.device.cuda = memory.device;
     const int ret = once(flags);
     if (ret != -FI_ENOSYS || !provider().starts_with("verbs")) return ret;
     attr.iface = FI_HMEM_SYSTEM;

@@ -26,7 +26,7 @@ bool encode(Writer& out, const Device& request) {
   out.u8(request.kind);
   out.bytes(request.device);
   out.u64(request.size);
-  if (request.kind == device_by_pieces) {
+  if (request.in_pieces()) {
     out.u32(request.handed_over);
     out.u16(static_cast<uint16_t>(request.pieces.size()));
     for (const uint64_t size : request.pieces) out.u64(size);
@@ -43,7 +43,7 @@ std::optional<Device> decode_device(Bytes body) {
   const Bytes device = in.bytes(request.device.size());
   request.size = in.u64();
   Bytes handle;
-  if (request.kind != device_by_pieces) {
+  if (!request.in_pieces()) {
     handle = in.bytes(request.handle.size());
   } else if (!read_pieces(in, request)) {
     return std::nullopt;

@@ -17,6 +17,7 @@ enum DeviceKind : uint8_t {
   // Pieces of CUDA's physical memory, side by side, by descriptors that the client has handed over on the socket.
   device_by_pieces = 2,
   device_by_hip_handle = 3,  // a HIP allocation (AMD) by its IPC handle
+  device_by_hip_pieces = 4,  // HIP's physical memory, as device_by_pieces
 };
 
 struct Device {
@@ -26,6 +27,9 @@ struct Device {
   std::array<std::byte, 64> handle{};  // by handle
   uint32_t handed_over = 0;            // by pieces: the number of their descriptors
   std::vector<uint64_t> pieces = {};   // their sizes, in order
+
+  bool in_pieces() const { return kind == device_by_pieces || kind == device_by_hip_pieces; }
+  bool of_hip() const { return kind == device_by_hip_handle || kind == device_by_hip_pieces; }
 };
 bool encode(Writer& out, const Device& request);
 // By pieces: as many pieces as are allowed, none empty, whose sum is the size.

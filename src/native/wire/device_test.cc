@@ -65,7 +65,14 @@ TEST(WireDevice, PiecesAddUpToTheSize) {
   for (const std::vector<uint64_t>& pieces : std::vector<std::vector<uint64_t>>{
            {}, {6'000'001}, {5'999'999}, {0, 6'000'000}, {UINT64_MAX, 6'000'001}, {6'000'000, UINT64_MAX}}) {
     EXPECT_FALSE(decode_device(written({.kind = device_by_pieces, .size = 6'000'000, .pieces = pieces})));
+    EXPECT_FALSE(decode_device(written({.kind = device_by_hip_pieces, .size = 6'000'000, .pieces = pieces})));
   }
+  sent.kind = device_by_hip_pieces;
+  const auto hips = decode_device(written(sent));
+  ASSERT_TRUE(hips);
+  EXPECT_EQ(hips->kind, 4);
+  EXPECT_TRUE(hips->in_pieces() && hips->of_hip());
+  EXPECT_EQ(hips->pieces, sent.pieces);
 }
 
 TEST(WireDevice, PiecesAreFew) {
