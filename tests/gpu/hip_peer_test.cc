@@ -62,7 +62,7 @@ TEST_F(HipPeer, EachGetIsFlushedOnItsOwnDeviceAndThePutsAreNot) {
     ASSERT_TRUE(c.put("bucket", "back", window));
   }
   EXPECT_EQ(double_calls("hipDeviceFlushGPUDirectRDMAWrites"), before + 3);
-  // The other device is lost: nobody asks it.
+  // The other device is lost: no call is made for it.
   double_lose(0, true);
   const auto got = c.get("bucket", "key", window);
   double_lose(0, false);

@@ -139,15 +139,16 @@ int add_by_address(fid* domain, const fi_mr_attr* attr, fid_mr** mr) {
   return ret;
 }
 
-// What the driver double is of: NVIDIA's, or AMD's (double.h).
-fi_hmem_iface known_memory() {
+// Whether that is the memory of the driver double (double.h), where its functions can be found: a program may have
+// loaded it for itself.
+bool is_its_memory(fi_hmem_iface iface) {
   using Platform = int();
   auto* const platform = reinterpret_cast<Platform*>(::dlsym(RTLD_DEFAULT, "double_platform"));
-  return platform != nullptr && platform() == 2 ? FI_HMEM_ROCR : FI_HMEM_CUDA;
+  return platform == nullptr || iface == (platform() == 2 ? FI_HMEM_ROCR : FI_HMEM_CUDA);
 }
 
 int regattr(fid* domain, const fi_mr_attr* attr, uint64_t flags, fid_mr** mr) {
-  if (attr->iface != FI_HMEM_SYSTEM && attr->iface != known_memory()) return -FI_EINVAL;
+  if (attr->iface != FI_HMEM_SYSTEM && !is_its_memory(attr->iface)) return -FI_EINVAL;
   if (attr->iface != FI_HMEM_SYSTEM && !knows_devices) return -FI_ENOSYS;
   return (flags & FI_MR_DMABUF) != 0 ? add_dma_buf(domain, attr, mr) : add_by_address(domain, attr, mr);
 }
