@@ -424,7 +424,7 @@ class Watch {
 // Transfers to and from devices that a client made, since it was connected.
 struct DeviceCounters {
   struct Way {
-    uint64_t transfers = 0;  // calls that succeeded; a batch, or several ranges of an object, are one
+    uint64_t transfers = 0;  // calls that succeeded; a batch is one, and each of several ranges of an object
     uint64_t bytes = 0;
   };
   Way staged = {}, shared = {}, direct = {}, peer = {};

@@ -24,7 +24,7 @@ class SleepCost {
  public:
   // The processor time that a sleep took, with what prepared it.
   void add(std::chrono::nanoseconds cost) {
-    // Falls at once and rises slowly: what a thread did besides sleeping counts little.
+    // Falls at once and rises slowly: what a thread did besides sleeping counts little, unless it does so at each wake.
     usual_ = cost < usual_ || usual_.count() == 0 ? cost : usual_ + (cost - usual_) / 16;
   }
   // `least`: where a sleep costs little.

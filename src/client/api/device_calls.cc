@@ -22,11 +22,15 @@ namespace {
 // Of exactly the bytes that a GET has brought, as its reply has it.
 std::optional<KnownChecksum> told(const GetReply& got, bool whole) {
   const auto& said = got.info.headers;
-  const auto sum = said.find("x-amz-rdma-checksum-crc32c"), moved = said.find("x-amz-rdma-bytes-transferred");
+  const auto moved = said.find("x-amz-rdma-bytes-transferred");
   // A longer object comes in several replies, each of which tells that of its own bytes.
-  if (got.transfer.door == Via::token && sum != said.end() && moved != said.end() &&
-      moved->second == std::to_string(got.bytes)) {
-    return KnownChecksum{Algorithm::crc32c, sum->second};
+  if (got.transfer.door == Via::token && moved != said.end() && moved->second == std::to_string(got.bytes)) {
+    // The two that TokenDoor asks for.
+    const std::pair<const char*, Algorithm> sums[] = {{"x-amz-rdma-checksum-crc32c", Algorithm::crc32c},
+                                                      {"x-amz-rdma-checksum-crc64nvme", Algorithm::crc64nvme}};
+    for (const auto& [name, algorithm] : sums) {
+      if (const auto sum = said.find(name); sum != said.end()) return KnownChecksum{algorithm, sum->second};
+    }
   }
   if (!whole) return std::nullopt;
   const auto known = parse_checksum(got.info.checksum);
@@ -135,6 +139,7 @@ Outcome<> Client::Impl::verify_many(std::span<const BatchItem> items, std::span<
     std::vector<std::string> base64;
   };
   std::map<Algorithm, Group> groups;
+  std::optional<ClientError> failure;  // the items of its group have it
   for (size_t i = 0; i < items.size(); ++i) {
     const Buffer& window = windows[items[i].window];
     if (results[i].error || !window.on_device()) continue;
@@ -152,18 +157,24 @@ Outcome<> Client::Impl::verify_many(std::span<const BatchItem> items, std::span<
   }
   for (const auto& [algorithm, group] : groups) {
     const Buffer& window = windows[items[group.numbers.front()].window];
-    OUT_ASSIGN(const auto sums, sums_of(window, algorithm, group.ranges, {}, false));
+    const auto sums = sums_of(window, algorithm, group.ranges, {}, false);
+    if (!sums) {
+      for (const size_t number : group.numbers) results[number].error = sums.error().code;
+      if (!failure) failure = sums.error();
+      continue;
+    }
     for (size_t i = 0; i < group.numbers.size(); ++i) {
       BatchResult& result = results[group.numbers[i]];
-      result.device_verified = sums.by;
-      device_counts_.verified(sums.by, sums.by == DeviceVerified::read_back ? group.ranges[i].size : 0);
-      if (sums.base64[i] == group.base64[i]) continue;
+      result.device_verified = sums->by;
+      device_counts_.verified(sums->by, sums->by == DeviceVerified::read_back ? group.ranges[i].size : 0);
+      if (sums->base64[i] == group.base64[i]) continue;
       device_counts_.mismatch();
       result.error = ErrorCode::checksum_mismatch;
       transfer.bytes -= result.bytes;
     }
-    transfer.device_verified = client::weaker(transfer.device_verified, sums.by);
+    transfer.device_verified = client::weaker(transfer.device_verified, sums->by);
   }
+  if (failure) return std::unexpected(std::move(*failure));
   return {};
 }
 
@@ -173,9 +184,6 @@ Outcome<Transfer> Client::Impl::device_many(Many what, std::span<const BatchItem
   auto moved = many_on_device(what, items, windows, results, options);
   if (moved && what == Many::get && options.verify_device) {
     if (auto verified = verify_many(items, windows, results, *moved); !verified) {
-      for (size_t i = 0; i < items.size(); ++i) {
-        if (!results[i].error) results[i].error = verified.error().code;
-      }
       moved = std::unexpected(std::move(verified).error());
     }
   }

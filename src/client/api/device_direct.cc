@@ -313,9 +313,9 @@ std::optional<Outcome<Transfer>> Client::Impl::straight_many(Many what, std::spa
   }
   Transfer transfer{.door = Via::native, .device_path = way.path, .provider = session_->provider()};
   if (!done) reason = client::said(way, done.error());
-  if (!done) device_counts_.attempt_failed(way.path);
   const auto again = client::repeatable_items(call, done, writes);
   if (!done && again.empty()) return std::unexpected(done.error());
+  if (!done) device_counts_.attempt_failed(way.path);
   if (again.size() == items.size() && call.told == 0 && !writes) return std::nullopt;
   if (!again.empty()) {
     if (reason.empty()) reason = std::string(to_string(way.path)) + ": not all items went that way";

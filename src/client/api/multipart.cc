@@ -48,7 +48,10 @@ Outcome<PutReply> Client::Impl::put_part_once(const client::UploadPart& part) {
       return reply ? fault(ErrorCode::unsupported, reason) : std::unexpected(std::move(reply).error());
     }
     if (!reply) {
-      if (!client::change_may_fall_back(reply.error(), true)) return std::unexpected(std::move(reply).error());
+      // A part is the same however often it is sent: the body may carry it after any failure but the request's own.
+      if (!client::get_may_fall_back(reply.error()) && reply.error().code != ErrorCode::slow_down) {
+        return std::unexpected(std::move(reply).error());
+      }
       doubt.after(reply.error());
       reason = reply.error().message;
     }

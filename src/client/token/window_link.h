@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
+#include "base/polite_spin.h"
 #include "client/peer_memory.h"
 #include "fabric/fabric.h"
 #include "fabric/readable.h"
@@ -35,6 +37,8 @@ class WindowLink final : public net::Meanwhile {
   std::unique_ptr<fabric::Link> link_;
   fabric::ReadableLink* readable_;  // the same; null: it is none
   std::string address_;
+  PoliteSpin spin_;
+  Deadline last_progress_{};
 };
 
 }  // namespace verbena::client

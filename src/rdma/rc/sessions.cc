@@ -61,9 +61,10 @@ memory::Lease Staging::take_lease() {
 // A mapping is not the arena's memory, but charged to the client's share of it, too.
 Result<Staging> Staging::make(memory::Arena& arena, std::string_view address, uint64_t size) {
   // A charge is of no more than a peer may have, and all of these bytes are pinned.
-  const bool leased = size <= memory::Arena::lease_size_max;
+  const uint64_t most = arena.budget().limits().peer_max;
+  const bool leased = size <= memory::Arena::lease_size_max && memory::Arena::class_size(size) <= most;
   const uint64_t bytes = leased ? memory::Arena::class_size(size) : size;
-  if (bytes > arena.budget().limits().peer_max) return fail(Errc::too_large, "staging: more than one client may hold");
+  if (bytes > most) return fail(Errc::too_large, "staging: more than one client may hold");
   memory::Share share(arena, address, bytes);
   auto charge = share.try_whole(bytes);
   if (!charge) return fail(Errc::slow_down, "staging: no memory for it now");
