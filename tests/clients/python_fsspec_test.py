@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 """fsspec's file system: the calls of pandas, dask, zarr and pyarrow, against a server."""
 import gc
-import io
 import os
 import pathlib
 import re
@@ -125,32 +124,71 @@ class Files(PythonCase):
         with self.assertRaises(NotImplementedError):
             self.fs.open("bucket/partial", "ab")
 
-    def test_a_write_that_failed_leaves_nothing_whoever_closes_the_file(self):
-        def fails_in(opened):
-            with opened as file:
-                file.write("half")
-                file.flush()
-                raise RuntimeError
-        fsspec.register_implementation("verbena", VerbenaFileSystem, clobber=True)
-        options = {"endpoint": self.server.http, "native_endpoint": self.server.native, **self.keys}
-        for opened in (io.TextIOWrapper(self.fs.open("bucket/partial", "wb")), fsspec.open("verbena://bucket/partial", "w", **options)):
-            with self.assertWarnsRegex(RuntimeWarning, "not stored"), self.assertRaises(RuntimeError):
-                fails_in(opened)
-            self.assertFalse(self.fs.exists("bucket/partial"))
+    def test_text_that_failed_leaves_nothing(self):
+        with self.assertRaises(RuntimeError), self.fs.open("bucket/partial", "w") as file:
+            file.write("half")
+            file.flush()
+            raise RuntimeError
+        self.assertTrue(file.closed)
+        self.assertFalse(self.fs.exists("bucket/partial"))
+        with self.fs.open("bucket/text", "w", encoding="utf-16", newline="\r\n") as file:
+            file.write("all\n")
+        self.assertEqual(self.fs.cat("bucket/text"), "all\r\n".encode("utf-16"))
+        with self.assertRaises(errors.PreconditionFailed), self.fs.open("bucket/text", "xt") as file:
+            file.write("other")
+
+    def test_what_is_compressed_is_stored_or_discarded_as_a_whole(self):
+        for mode, what in (("wt", "all"), ("wb", b"all"), ("xb", b"all")):
+            for compression in ("gzip", "xz", "infer"):
+                with self.fs.open(f"bucket/{mode}-{compression}.bz2", mode, compression=compression) as file:
+                    file.write(what)
+                with self.fs.open(f"bucket/{mode}-{compression}.bz2", mode.replace("w", "r").replace("x", "r"), compression=compression) as file:
+                    self.assertEqual(file.read(), what)
+                with self.assertRaises(RuntimeError), self.fs.open("bucket/partial", mode, compression=compression) as file:
+                    file.write(what)
+                    raise RuntimeError
+        with self.fs.open("bucket/plain", "wb", compression="infer") as file:
+            file.write(b"all")
+        self.assertEqual(self.fs.cat("bucket/plain"), b"all")
         with self.assertWarnsRegex(RuntimeWarning, "it was not closed"):
-            self.fs.open("bucket/partial", "wb").write(b"half")
+            file = self.fs.open("bucket/partial", "wt", compression="gzip")
+            file.write("half")
+            del file
             gc.collect()
         self.assertFalse(self.fs.exists("bucket/partial"))
-        # What handles a failure may write, and says so where that is not plain.
-        file = self.fs.open("bucket/outside", "wb")
-        file.write(b"all")
+
+    def test_a_file_that_is_not_closed_leaves_nothing(self):
+        for mode, half in (("wb", b"half"), ("w", "half")):
+            with self.assertWarnsRegex(RuntimeWarning, "it was not closed"):
+                file = self.fs.open("bucket/partial", mode)
+                file.write(half)
+                file.flush()
+                del file
+                gc.collect()
+            self.assertFalse(self.fs.exists("bucket/partial"))
+
+    def test_a_file_that_is_closed_while_an_exception_is_handled_is_stored(self):
+        ended, other = self.fs.open("bucket/ended", "wb"), self.fs.open("bucket/other", "wb")
+        text, more = self.fs.open("bucket/text", "w"), iter(("a", "ll"))
         try:
-            raise RuntimeError
-        except RuntimeError:
-            with self.fs.open("bucket/inside", "wb") as other:
+            while True:
+                part = next(more)
+                ended.write(part.encode())
+                text.write(part)
+        except StopIteration:
+            ended.close()
+            text.close()
+            with other:
                 other.write(b"all")
-            file.commit()
-        self.assertEqual([self.fs.cat(f"bucket/{name}") for name in ("inside", "outside")], [b"all"] * 2)
+        self.assertEqual([self.fs.cat(f"bucket/{name}") for name in ("ended", "text", "other")], [b"all"] * 3)
+
+    def test_a_pattern_whose_paths_lie_in_each_other_is_removed_as_a_whole(self):
+        self.fs.pipe({f"bucket/nested/{name}": b"x" for name in ("a", "d/e/f", "d/g", "d-g", "d", "h/i")})
+        self.fs.rm("bucket/nested/**", recursive=True)
+        self.assertEqual(list(self.client.list("bucket", "nested/")), [])
+        self.fs.pipe({f"bucket/nested/{name}": b"x" for name in ("d/e/f", "d/g", "h")})
+        self.fs.rm(["bucket/nested/d/e/f", "bucket/nested/d", "bucket/nested/d/g"], recursive=True)
+        self.assertEqual([item.key for item in self.client.list("bucket", "nested/")], ["nested/h"])
 
     # Their paths are those of other objects, which were read and removed in their place.
     def test_keys_with_a_slash_at_their_end_are_no_files(self):

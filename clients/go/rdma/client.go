@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -55,7 +56,11 @@ type Client struct {
 	closing      chan struct{}
 	once         sync.Once
 	appends      appends
+	asides       chan struct{} // has an element for each call that may go on alone
 }
+
+// Calls of a client at once that may go on alone after their contexts have ended: each holds a thread.
+const asidesMax = 128
 
 // NewClient connects.
 func NewClient(config Config) (*Client, error) {
@@ -74,7 +79,7 @@ func NewClient(config Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := &Client{closing: make(chan struct{}), accessKey: config.AccessKey}
+	client := &Client{closing: make(chan struct{}), accessKey: config.AccessKey, asides: make(chan struct{}, asidesMax)}
 	var answer C.vb_answer
 	timeout := config.Timeout.Milliseconds()
 	if timeout < 0 {
@@ -158,16 +163,50 @@ func (k call) end() {
 	k.client.calls.Done()
 }
 
+var errClosing = &Error{Code: Cancelled, Message: "cancelled by the client's Close"}
+
+func cancelledBy(ctx context.Context) error {
+	return &Error{Code: Cancelled, Message: "cancelled by the caller", cause: ctx.Err()}
+}
+
 // Waits until `finished` is closed. An error: the context or the client ended before that.
 func (c *Client) await(ctx context.Context, finished <-chan struct{}) error {
+	var ended error
 	select {
 	case <-finished:
 		return nil
 	case <-ctx.Done():
-		return &Error{Code: Cancelled, Message: "cancelled by the caller", cause: ctx.Err()}
+		ended = cancelledBy(ctx)
 	case <-c.closing:
-		return &Error{Code: Cancelled, Message: "cancelled by the client's Close"}
+		ended = errClosing
 	}
+	select {
+	case <-finished: // of several that are ready one is chosen at random
+		return nil
+	default:
+		return ended
+	}
+}
+
+// For a call that may go on alone after the context has ended: waits while there are asidesMax of them. Its end is
+// endAside. An error: the context or the client ended before that, and so has the call.
+func (k call) beginAside(ctx context.Context) error {
+	var err error
+	select {
+	case k.client.asides <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		err = cancelledBy(ctx)
+	case <-k.client.closing:
+		err = errClosing
+	}
+	k.end()
+	return err
+}
+
+func (k call) endAside() {
+	<-k.client.asides
+	k.end()
 }
 
 // What one call into C does: it gets the names in C's form. The answer has the results.
@@ -194,19 +233,38 @@ func (c *Client) do(ctx context.Context, names []byte, work work) (*C.vb_answer,
 // As do, for calls that the library cannot cancel: if the context or the client ends before one it goes on alone, and
 // what it returns is dropped. So `work` uses no memory of the caller's, and frees what C gives it.
 func (c *Client) doAside(ctx context.Context, names []byte, work work) error {
-	call, err := c.begin(ctx)
+	return c.aside(ctx, func(k call) error {
+		_, err := k.run(ctx, names, work)
+		return err
+	}, func(call) {})
+}
+
+// Runs `run` in a goroutine that may go on alone. If it then succeeds, nobody takes its result, and `undo` follows it.
+func (c *Client) aside(ctx context.Context, run func(call) error, undo func(call)) error {
+	made, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
+	if err := made.beginAside(ctx); err != nil {
+		return err
+	}
+	const ran, left = 1, 2
+	var state int32 // the first of both that sets it decides
 	finished := make(chan struct{})
 	var failed error
 	go func() {
 		defer close(finished)
-		defer call.end()
-		_, failed = call.run(ctx, names, work)
+		defer made.endAside()
+		failed = run(made)
+		if !atomic.CompareAndSwapInt32(&state, 0, ran) && failed == nil {
+			undo(made)
+		}
 	}()
 	if ended := c.await(ctx, finished); ended != nil {
-		return ended
+		if atomic.CompareAndSwapInt32(&state, 0, left) {
+			return ended
+		}
+		<-finished
 	}
 	return failed
 }

@@ -2,8 +2,16 @@ package rdma
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -87,6 +95,135 @@ func TestAWriterThatNobodyClosesEndsWithItsClientOrContext(t *testing.T) {
 	for _, key := range []string{"cut", "left"} {
 		if _, err := other.HeadObject(background, name, key); !errors.Is(err, NoSuchKey) {
 			t.Error(key, err)
+		}
+	}
+}
+
+// Each kept a goroutine and a thread.
+func TestCallsThatGoOnAloneAreBounded(t *testing.T) {
+	client := connect(t, "native")
+	running, most, blocks := int32(0), int32(0), make(chan struct{})
+	var all sync.WaitGroup
+	call := func() error {
+		ctx, stop := context.WithTimeout(background, 100*time.Millisecond)
+		defer stop()
+		return client.aside(ctx, func(call) error {
+			now := atomic.AddInt32(&running, 1)
+			for seen := atomic.LoadInt32(&most); now > seen && !atomic.CompareAndSwapInt32(&most, seen, now); seen = atomic.LoadInt32(&most) {
+			}
+			<-blocks
+			atomic.AddInt32(&running, -1)
+			return nil
+		}, func(call) {})
+	}
+	for i := 0; i < 4*asidesMax; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			if err := call(); !errors.Is(err, Cancelled) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		}()
+	}
+	all.Wait()
+	if most := atomic.LoadInt32(&most); most != asidesMax {
+		t.Error(most)
+	}
+	close(blocks)
+	if _, err := client.Buckets(background); err != nil {
+		t.Error(err)
+	}
+	closes(t, client)
+	if _, err := client.Buckets(background); !errors.Is(err, Closed) {
+		t.Error(err)
+	}
+}
+
+func TestWhatACallThatNobodyWaitsForHasMadeIsUndone(t *testing.T) {
+	client := connect(t, "native")
+	ctx, stop := context.WithCancel(background)
+	undone, goes := make(chan struct{}), make(chan struct{})
+	err := client.aside(ctx, func(call) error {
+		stop()
+		<-goes
+		return nil
+	}, func(call) { close(undone) })
+	close(goes)
+	if !errors.Is(err, Cancelled) {
+		t.Error(err)
+	}
+	<-undone
+	for _, result := range []error{nil, io.EOF} {
+		if err := client.aside(background, func(call) error { return result }, func(call) { t.Error("undone") }); err != result {
+			t.Error(err)
+		}
+	}
+	failing, stop := context.WithCancel(background)
+	done := make(chan struct{})
+	client.aside(failing, func(call) error {
+		defer close(done)
+		stop()
+		time.Sleep(10 * time.Millisecond)
+		return io.EOF
+	}, func(call) { t.Error("undone") })
+	<-done
+	closes(t, client)
+}
+
+func keysOfLeases(t *testing.T) int {
+	t.Helper()
+	page, err := http.Get("http://" + os.Getenv("VERBENA_NATIVE") + "/-/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Body.Close()
+	text, _ := io.ReadAll(page.Body)
+	found := regexp.MustCompile(`(?m)^verbena_native_lease_keys (\d+)$`).FindSubmatch(text)
+	if found == nil {
+		t.Fatal("no such metric")
+	}
+	keys, _ := strconv.Atoi(string(found[1]))
+	return keys
+}
+
+// The server counts what its leases hold: a lease that nobody knows was held until its time.
+func TestALeaseOfAMatchThatNobodyWaitsForIsEnded(t *testing.T) {
+	client := connect(t, "native")
+	name := bucket(t, connect(t, "auto"), "go-lost-lease")
+	hash := make([]byte, 16)
+	if err := client.PutObject(background, name, hex.EncodeToString(hash), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	before := keysOfLeases(t)
+	server, _ := strconv.Atoi(os.Getenv("VERBENA_SERVER_PID"))
+	freeze(t, server)
+	ctx, stop := context.WithTimeout(background, 100*time.Millisecond)
+	defer stop()
+	_, err := client.Match(ctx, name, "", [][]byte{hash}, &MatchOptions{Lease: time.Minute})
+	syscall.Kill(server, syscall.SIGCONT)
+	if !errors.Is(err, Cancelled) {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); len(client.asides) != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it goes on")
+		}
+	}
+	if now := keysOfLeases(t); now > before {
+		t.Error(now, "keys held, before that", before)
+	}
+}
+
+// Of several that are ready, select takes any: calls that were done failed.
+func TestACallThatIsDoneSucceedsThoughItsContextHasEnded(t *testing.T) {
+	client := connect(t, "native")
+	ctx, stop := context.WithCancel(background)
+	stop()
+	finished := make(chan struct{})
+	close(finished)
+	for i := 0; i < 100; i++ {
+		if err := client.await(ctx, finished); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -132,10 +132,13 @@ func (c *Client) detached(ctx context.Context, kind batchKind, items []Item, mem
 	if err != nil {
 		return nil, err
 	}
+	if err := call.beginAside(ctx); err != nil {
+		return nil, err
+	}
 	own := &Buffer{}
 	if len(memory) > 0 {
 		if own, err = c.Alloc(len(memory)); err != nil {
-			call.end()
+			call.endAside()
 			return nil, err
 		}
 	}
@@ -149,7 +152,7 @@ func (c *Client) detached(ctx context.Context, kind batchKind, items []Item, mem
 	var outcomes []Outcome
 	go func() {
 		defer close(finished)
-		defer call.end()
+		defer call.endAside()
 		outcomes, err = c.many(ctx, kind, kept, own.bytes, own.handle)
 	}()
 	if ended := c.await(ctx, finished); ended != nil {

@@ -54,10 +54,17 @@ func (c *Client) Match(ctx context.Context, bucket, namespace string, hashes [][
 		into = (*C.uint64_t)(unsafe.Pointer(&sizes[0]))
 	}
 	milliseconds := C.uint64_t((options.Lease + time.Millisecond - 1) / time.Millisecond)
+	count, join := C.uint32_t(len(hashes)), C.uint64_t(options.Join)
 	var found C.vb_matched
-	err = c.doAside(ctx, names, func(names *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
-		return C.vb_match(c.handle, names, start(packed), C.uint32_t(len(hashes)), C.size_t(width), milliseconds, C.uint64_t(options.Join), into,
-			&found, answer)
+	err = c.aside(ctx, func(k call) error {
+		_, err := k.run(ctx, names, func(names *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
+			return C.vb_match(c.handle, names, start(packed), count, C.size_t(width), milliseconds, join, into, &found, answer)
+		})
+		return err
+	}, func(k call) {
+		if found.lease != 0 && join == 0 {
+			k.endLease(context.Background(), uint64(found.lease)) // no caller knows it; else its time ends it
+		}
 	})
 	if err != nil {
 		return Matched{}, err
@@ -71,7 +78,12 @@ func (c *Client) Match(ctx context.Context, bucket, namespace string, hashes [][
 
 // EndLease ends a lease before its time. It succeeds for one that has ended.
 func (c *Client) EndLease(ctx context.Context, lease uint64) error {
-	return c.doAside(ctx, []byte{0}, func(_ *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
-		return C.vb_end_lease(c.handle, C.uint64_t(lease), answer)
+	return c.aside(ctx, func(k call) error { return k.endLease(ctx, lease) }, func(call) {})
+}
+
+func (k call) endLease(ctx context.Context, lease uint64) error {
+	_, err := k.run(ctx, []byte{0}, func(_ *C.char, _ *C.verbena_cancellation, answer *C.vb_answer) C.int {
+		return C.vb_end_lease(k.client.handle, C.uint64_t(lease), answer)
 	})
+	return err
 }

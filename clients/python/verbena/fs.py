@@ -4,12 +4,14 @@
 """
 import datetime
 import glob
+import io
 import itertools
 import os
-import sys
 import tempfile
 import warnings
 
+from fsspec.compression import compr
+from fsspec.core import get_compression
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from fsspec.utils import infer_storage_options
 
@@ -33,6 +35,13 @@ def _stays_inside(path, root):
 def _check_inside(path, root):
     if not _stays_inside(path, root):
         raise ValueError(f"{path!r} has no place in a folder: a part of it is empty, '.' or '..'")
+
+
+def _and_above(path):
+    """The path, and those of the folders that it is in."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
 
 
 class VerbenaFileSystem(AbstractFileSystem):
@@ -245,11 +254,14 @@ class VerbenaFileSystem(AbstractFileSystem):
     _rm = rm_file
 
     def rm(self, path, recursive=False, maxdepth=None):
-        whole = recursive and maxdepth is None
-        for one in self.expand_path(path) if whole else self.expand_path(path, recursive=recursive, maxdepth=maxdepth):
+        whole, removed = recursive and maxdepth is None, set()
+        # A pattern's paths may lie in each other: in their order a folder comes before what is in it.
+        for one in sorted(self.expand_path(path) if whole else self.expand_path(path, recursive=recursive, maxdepth=maxdepth)):
             bucket, key = self._split(one)
             if whole:
-                self._remove_tree(bucket, key)
+                if removed.isdisjoint(_and_above(one)):
+                    self._remove_tree(bucket, key)
+                    removed.add(one)
             elif key:
                 self.client.delete(bucket, key)
 
@@ -277,6 +289,17 @@ class VerbenaFileSystem(AbstractFileSystem):
         bucket, key = self._split(path)
         if not key:
             self.client.remove_bucket(bucket)
+
+    def open(self, path, mode="rb", block_size=None, cache_options=None, compression=None, **options):
+        if mode[:1] not in ("w", "x"):
+            return super().open(path, mode, block_size, cache_options, compression, **options)
+        if "b" not in mode:
+            of_text = {name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options}
+            mode = mode.replace("t", "") + "b"
+            return _TextUpload(self.open(path, mode, block_size, cache_options, compression, **options), **of_text)
+        upload = super().open(path, mode, block_size, cache_options, **options)
+        packing = get_compression(path, compression)
+        return upload if packing is None else _PackedUpload(upload, compr[packing](upload, mode="w"))
 
     def _open(self, path, mode="rb", block_size=None, cache_options=None, **options):
         if mode == "rb":
@@ -306,19 +329,20 @@ class VerbenaFile(AbstractBufferedFile):
 
 
 class _Upload(tempfile.SpooledTemporaryFile):
-    """Stores the written bytes as an object on a close without failure: files are also closed by wrappers, and by
-    `with fsspec.open(...)`, when what writes them has failed."""
+    """Stores the written bytes as an object when it is closed. A `with` that ends by an exception discards them, and so
+    does the finalizer of a file that was not closed. A wrapper's finalizer, and `with fsspec.open(...)` after an
+    exception, close the file as any close() does, and so store what was written until then."""
 
     _done = True
 
     def __init__(self, fs, path, exclusive):
         super().__init__(max_size=_SPOOLED_MAX)
         self.fs, self.path, self._exclusive, self._done = fs, path, exclusive, False
-        self._handled = sys.exc_info()[1]  # what opens a file in an exception's handler has not failed by that
 
     def __del__(self):
         if not self._done:
-            self._discard_because("it was not closed")
+            self.discard()
+            warnings.warn(f"{self.path} is not stored: it was not closed", RuntimeWarning, stacklevel=2)
 
     def readable(self):
         return False
@@ -333,10 +357,6 @@ class _Upload(tempfile.SpooledTemporaryFile):
         self._done = True
         super().close()
 
-    def _discard_because(self, why):
-        self.discard()
-        warnings.warn(f"{self.path} is not stored: {why}", RuntimeWarning, stacklevel=3)
-
     def __exit__(self, kind, value, trace):
         if kind is not None:
             self.discard()
@@ -346,19 +366,61 @@ class _Upload(tempfile.SpooledTemporaryFile):
     def close(self):
         if self._done:
             return
-        raised = sys.exc_info()[1]
-        if raised is not None and raised is not self._handled:
-            self._discard_because(f"it was closed because of {raised!r}; commit() stores it all the same")
-        else:
-            self.commit()
-
-    def commit(self):
-        """Closes the file and stores the object, whatever is being handled."""
-        if self._done:
-            return
         self._done = True
         try:
             self.seek(0)
             self.fs.client.put_stream(*self.fs._split(self.path), self.read, if_none_match="*" if self._exclusive else None)
         finally:
             super().close()
+
+    commit = close
+
+
+class _PackedUpload(io.BufferedIOBase):
+    """An _Upload of compressed bytes: stored and discarded as that is. Most of what compresses does not close its file."""
+
+    def __init__(self, upload, packed):
+        self._upload, self._packed = upload, packed
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        return self._packed.write(data)
+
+    def discard(self):
+        self._upload.discard()
+        super().close()
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            self.discard()
+        else:
+            self.close()
+
+    def close(self):
+        if self.closed:
+            return
+        try:
+            self._packed.close()
+        except BaseException:
+            self.discard()
+            raise
+        super().close()
+        self._upload.close()
+
+    def __del__(self):
+        """Not the inherited one, which closes the file: the upload has its own finalizer."""
+
+
+class _TextUpload(io.TextIOWrapper):
+    """An _Upload of text, or a _PackedUpload: stored and discarded as that is."""
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            self.buffer.discard()
+        else:
+            self.close()
+
+    def __del__(self):
+        """Not the inherited one, which closes the file: the upload has its own finalizer."""
