@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/date.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "call/access_log_history.h"
@@ -79,6 +80,15 @@ uint64_t size_of(int fd) {
   return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? static_cast<uint64_t>(status.st_size) : 0;
 }
 
+// As after a full disk, or a crash. The log itself is open for writing only.
+bool ends_inside_line(int fd) {
+  const uint64_t size = size_of(fd);
+  if (size == 0) return false;
+  const Fd readable(::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC));
+  char last = '\n';
+  return ::pread(readable.get(), &last, 1, static_cast<off_t>(size - 1)) == 1 && last != '\n';
+}
+
 }  // namespace
 
 std::string format_access_line(const AccessLine& line) {
@@ -94,7 +104,9 @@ Result<std::unique_ptr<AccessLog>> AccessLog::open(Options options) {
 }
 
 AccessLog::AccessLog(Options options, int fd)
-    : options_(std::move(options)), fd_(fd), size_(size_of(fd)), writer_([this] { run(); }) {
+    : options_(std::move(options)), fd_(fd), size_(size_of(fd)), is_torn_(ends_inside_line(fd)), writer_([this] {
+        run();
+      }) {
   dropped_by_disk();
 }
 
@@ -171,6 +183,7 @@ void AccessLog::drain() {
     tell_drops(lines);
   }
   put_out(lines);
+  tell_lost(now);
 }
 
 // Rotates between lines, so that no file ends in the middle of one.
@@ -225,11 +238,14 @@ void AccessLog::lose(uint64_t lines, int error) {
   dropped_by_disk().add(lines);
   dropped_.fetch_add(lines, std::memory_order_relaxed);
   untold_lost_ += lines;
-  const Deadline now = SteadyClock::now();
-  if (now < tell_lost_at_ && !stopping_) return;
+  lost_errno_ = error;
+}
+
+void AccessLog::tell_lost(Deadline now) {
+  if (untold_lost_ == 0 || (now < tell_lost_at_ && !stopping_)) return;
   tell_lost_at_ = now + tell_lost_every;
   log::error("access log: cannot write to {}: {}; lines lost since the last such message: {}", options_.path,
-             std::strerror(error), std::exchange(untold_lost_, 0));
+             std::strerror(lost_errno_), std::exchange(untold_lost_, 0));
 }
 
 // path.1 is the newest; of the oldest, only what keep_history() keeps remains. Where a file cannot be moved, those that
@@ -240,7 +256,7 @@ void AccessLog::rotate() {
   is_oldest_kept_ = true;
   for (unsigned n = options_.files_max; n > 0; --n) {
     if (::rename(name(n - 1).c_str(), name(n).c_str()) == 0) {
-      is_oldest_kept_ = false;
+      if (n == options_.files_max) is_oldest_kept_ = false;
     } else if (errno != ENOENT) {
       log::error("access log: cannot move {} to {}: {}; it goes on in the old file", name(n - 1), name(n),
                  std::strerror(errno));
@@ -261,7 +277,7 @@ bool AccessLog::open_again() {
   ::close(fd_);
   fd_ = fd;
   size_ = size_of(fd);
-  if (size_ == 0) is_torn_ = false;
+  is_torn_ = ends_inside_line(fd);
   return true;
 }
 

@@ -63,6 +63,7 @@ class AccessLog {
   void put_out(std::string_view lines);
   int write_some(std::string_view& text);  // leaves what was not written; 0, or errno
   void lose(uint64_t lines, int error);
+  void tell_lost(Deadline now);
   bool rotates() const { return options_.size_max != 0 && options_.files_max != 0 && options_.path != "-"; }
   void rotate();
   bool open_again();
@@ -72,12 +73,13 @@ class AccessLog {
   int fd_;
   uint64_t size_ = 0;            // of the file; where it could not be rotated, since that was tried
   bool is_torn_ = false;         // ends inside a line
-  bool is_oldest_kept_ = false;  // keep_history() has had the oldest file
+  bool is_oldest_kept_ = false;  // keep_history() has had path.N
   std::array<Shard, shards_max> shards_;
   std::atomic<uint64_t> dropped_{0};
   LogDrops untold_;  // the writer's own
   Deadline tell_drops_at_{};
   uint64_t untold_lost_ = 0;  // lines that could not be written, not yet reported in the server's log
+  int lost_errno_ = 0;        // of the last of them
   Deadline tell_lost_at_{};
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> much_{false};  // a buffer fills up: write at once

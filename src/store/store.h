@@ -426,8 +426,8 @@ class Store {
   // invalid_argument (name, or one document too many), too_large; limit_exceeded: the documents of the owner's buckets
   // exceed documents_bytes_max together.
   virtual Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) = 0;
-  // set_document() if the document is still `was` (null: none of that name), for a read-modify-write;
-  // precondition_failed if it has changed.
+  // set_document() if the document is still `was` (null: none of that name), for a read-modify-write; if `bytes` is
+  // empty, remove_document(). precondition_failed if it has changed.
   virtual Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
                                               std::string bytes) = 0;
   // Succeeds for a document that does not exist.

@@ -1,5 +1,8 @@
 #include "s3/documents/bucket_document.h"
 
+#include <array>
+#include <cstddef>
+
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "s3/access_generation.h"
@@ -31,13 +34,19 @@ bool is_in_no_record(std::string_view name) {
   return name == cors_document || name == tagging_document || name == append_document;
 }
 
+std::string hash_of(std::string_view text) { return to_hex(as_bytes(sha256(as_bytes(text)))); }
+
 }  // namespace
 
-std::string policy_binding(std::string_view policy) { return to_hex(as_bytes(sha256(as_bytes(policy)))); }
+std::string policy_binding(std::string_view policy) {
+  std::array<std::byte, 16> own;
+  fill_random(own);
+  return hash_of(policy) + "." + to_hex(own);
+}
 
 bool binds_root(const store::Document& policy, const store::Document& binding) {
   if (policy == nullptr || binding == nullptr) return false;
-  return *binding == "root" || *binding == policy_binding(*policy);
+  return *binding == "root" || binding->starts_with(hash_of(*policy));
 }
 
 void note_change(Service& service, const std::string& bucket, const Result<void>& outcome) {
@@ -52,8 +61,9 @@ Task<Result<void>> keep_document(Service& service, const std::string& bucket, st
 
 Task<Result<void>> replace_document(Service& service, const std::string& bucket, std::string_view name,
                                     store::Document was, std::string text) {
+  const bool none = was == nullptr && text.empty();
   auto done = co_await service.store.replace_document(bucket, name, std::move(was), std::move(text));
-  if (!is_in_no_record(name)) note_change(service, bucket, done);
+  if (!(none && done) && !is_in_no_record(name)) note_change(service, bucket, done);
   co_return done;
 }
 

@@ -14,7 +14,7 @@ inline constexpr std::string_view ownership_document = "ownership";
 inline constexpr std::string_view public_access_document = "public-access";
 inline constexpr std::string_view acl_document = "acl";
 inline constexpr std::string_view policy_document = "policy";
-// Which policy binds the owner's root too: policy_binding() of its text. "root", by earlier versions: whichever is
+// Which policy binds the owner's root too: a policy_binding() of its text. "root", by earlier versions: whichever is
 // there.
 inline constexpr std::string_view policy_binding_document = "policy-binding";
 
@@ -25,6 +25,7 @@ inline constexpr std::string_view append_document = "append";
 // Of a bucket whose entity tags are no MD5 of the bytes.
 inline constexpr std::string_view etag_document = "etag";
 
+// Names the policy by its text, and is unlike any other binding: also unlike one of the same text.
 std::string policy_binding(std::string_view policy);
 // Whether the policy binds the owner's root, by those two documents.
 bool binds_root(const store::Document& policy, const store::Document& binding);
@@ -37,7 +38,8 @@ void note_change(Service& service, const std::string& bucket, const Result<void>
 // Sets or removes one. A change of what access records are made of makes the bucket's cached ones stale. To remove one
 // that is not there makes none stale; it is committed all the same.
 Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text);
-// keep_document() if the document is still `was` (null: none of that name); precondition_failed.
+// keep_document() if the document is still `was` (null: none of that name), or drop_document() if `text` is empty;
+// precondition_failed.
 Task<Result<void>> replace_document(Service& service, const std::string& bucket, std::string_view name,
                                     store::Document was, std::string text);
 Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name);

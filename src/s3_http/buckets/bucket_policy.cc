@@ -1,4 +1,8 @@
 // Bucket policies.
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "auth/policy.h"
 #include "s3/access/authorize.h"
 #include "s3/documents/bucket_document.h"
@@ -9,7 +13,7 @@
 namespace verbena::s3 {
 namespace {
 
-constexpr int confirmed_attempts_max = 10;
+constexpr int attempts_max = 10;
 
 Result<auth::PolicyPtr> read_policy(const std::string& text, std::string_view bucket) {
   auto policy = auth::parse_policy(text, auth::PolicyKind::resource);
@@ -25,26 +29,38 @@ Result<auth::PolicyPtr> read_policy(const std::string& text, std::string_view bu
   return policy;
 }
 
-// A policy and what says that it binds the owner's root are two documents. Whatever is done at once, and wherever a
-// crash comes, no policy binds the root that was not confirmed: the binding names one policy by its text, and a policy
-// that is not confirmed is set after the binding is removed. Nor is a confirmed policy, once that is answered, in force
-// without its binding: this is set after the policy, and only if no other request has set another one meanwhile; a
-// request that removes it afterwards has yet to set, or to remove, the policy.
-Task<Result<void>> keep_unconfirmed(Context& context, const std::string& text) {
-  VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_binding_document));
-  co_return co_await keep_document(context.service, context.bucket, policy_document, text);
+Task<Result<store::Document>> read_binding(Context& context) {
+  auto found = co_await context.service.store.document(context.bucket, policy_binding_document);
+  if (!found && found.error() == Errc::not_found) co_return store::Document();
+  co_return found;
 }
 
-Task<Result<void>> keep_confirmed(Context& context, const std::string& text) {
-  for (int attempt = 0; attempt < confirmed_attempts_max; ++attempt) {
-    const auto found = co_await context.service.store.document(context.bucket, policy_binding_document);
-    if (!found && !(found.error() == Errc::not_found)) co_return std::unexpected(found.error());
-    const store::Document was = found ? *found : nullptr;
-    VB_CO_TRY(co_await keep_document(context.service, context.bucket, policy_document, text));
+// `text` null: removes it.
+Task<Result<void>> keep_policy(Context& context, const store::Document& text) {
+  if (text == nullptr) return drop_document(context.service, context.bucket, policy_document);
+  return keep_document(context.service, context.bucket, policy_document, *text);
+}
+
+// A policy and what says that it binds the owner's root are two documents. The policy is set first, so that one that is
+// refused leaves the former one as it was, with its binding. Whatever is done at once, and wherever a crash comes, no
+// policy binds the root that was not confirmed: the binding names one policy by its text, and one that would bind this
+// one all the same is removed before this one is set. Nor is a confirmed policy, once that is answered, in force
+// without its binding: no two requests set the same binding, and each changes only the one that was there before it set
+// its policy, else it sets that again.
+Task<Result<void>> change_policy(Context& context, store::Document text, bool is_confirmed) {
+  for (int attempt = 0; attempt < attempts_max; ++attempt) {
+    VB_CO_ASSIGN(const store::Document was, co_await read_binding(context));
+    // None is removed too: a change of it that failed may come back by a crash.
+    const bool unbinds_first = text != nullptr && !is_confirmed && (was == nullptr || binds_root(text, was));
+    if (!unbinds_first) {
+      VB_CO_TRY(co_await keep_policy(context, text));
+    }
+    std::string binding = is_confirmed ? policy_binding(*text) : std::string();
     auto bound =
-        co_await replace_document(context.service, context.bucket, policy_binding_document, was, policy_binding(text));
+        co_await replace_document(context.service, context.bucket, policy_binding_document, was, std::move(binding));
     if (!bound && bound.error() == Errc::precondition_failed) continue;
-    co_return bound;
+    if (!bound || !unbinds_first) co_return bound;
+    co_return co_await keep_policy(context, text);
   }
   co_return fail(Errc::slow_down, "policy: it is changed too often");
 }
@@ -68,19 +84,14 @@ Task<Result<void>> serve_put_bucket_policy(Context& context) {
     co_return fail(Errc::access_denied, "policy: public policies are blocked");
   }
   const auto confirmed = context.header("x-amz-confirm-remove-self-bucket-access");
-  const bool is_confirmed = confirmed == "true" || confirmed == "True";
-  if (is_confirmed) {
-    VB_CO_TRY(co_await keep_confirmed(context, text));
-  } else {
-    VB_CO_TRY(co_await keep_unconfirmed(context, text));
-  }
+  VB_CO_TRY(co_await change_policy(context, std::make_shared<const std::string>(text),
+                                   confirmed == "true" || confirmed == "True"));
   reply_no_content(context);
   co_return Result<void>();
 }
 
 Task<Result<void>> serve_delete_bucket_policy(Context& context) {
-  VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_binding_document));
-  VB_CO_TRY(co_await drop_document(context.service, context.bucket, policy_document));
+  VB_CO_TRY(co_await change_policy(context, nullptr, false));
   reply_no_content(context);
   co_return Result<void>();
 }

@@ -10,7 +10,13 @@ using test::alice;
 using test::bob;
 using test::user_of;
 
-class BucketPolicyTest : public test::AccessRig {};
+class BucketPolicyTest : public test::AccessRig {
+ protected:
+  static std::string denies(const std::string& action) {
+    return R"({"Effect":"Deny","Principal":"*","Action":")" + action + R"(","Resource":"arn:aws:s3:::bucket"})";
+  }
+  const Headers confirmed = {{"x-amz-confirm-remove-self-bucket-access", "true"}};
+};
 
 TEST_F(BucketPolicyTest, APolicyHoldsAtOnce) {
   EXPECT_EQ(status(nobody_, "GET", "/bucket/key"), 403);
@@ -56,11 +62,7 @@ TEST_F(BucketPolicyTest, TheOwnersRootIsDeniedButNotLockedOut) {
 
 // The policy and its binding were two changes in the wrong order: one request's policy got the other's binding.
 TEST_F(BucketPolicyTest, AConfirmationBindsTheRootToNoOtherPolicy) {
-  const auto denies = [](const std::string& action) {
-    return R"({"Effect":"Deny","Principal":"*","Action":")" + action + R"(","Resource":"arn:aws:s3:::bucket"})";
-  };
   const std::string locks = denies("s3:DeleteBucketPolicy"), also_locks = denies("s3:*");
-  const Headers confirmed = {{"x-amz-confirm-remove-self-bucket-access", "true"}};
   store.before_replacement = [&] { EXPECT_EQ(policy(locks).status, 204); };
   EXPECT_EQ(policy(also_locks, confirmed).status, 204);
   EXPECT_EQ(status(alice_, "DELETE", "/bucket?policy"), 204) << "the last one was not confirmed";
@@ -73,10 +75,47 @@ TEST_F(BucketPolicyTest, AConfirmationBindsTheRootToNoOtherPolicy) {
   EXPECT_EQ(status(alice_, "DELETE", "/bucket?policy"), 204) << "the same text as before, and not confirmed";
 }
 
+// The binding of one policy was set for another, because it was as it had been before.
+TEST_F(BucketPolicyTest, TheSameConfirmedPolicyAgainKeepsTheRootBound) {
+  const std::string locks = denies("s3:DeleteBucketPolicy"), also_locks = denies("s3:*");
+  EXPECT_EQ(policy(locks, confirmed).status, 204);
+  store.before_replacement = [&] { EXPECT_EQ(policy(locks, confirmed).status, 204); };
+  EXPECT_EQ(policy(also_locks, confirmed).status, 204);
+  EXPECT_EQ(status(alice_, "DELETE", "/bucket?policy"), 403) << "both were confirmed";
+  EXPECT_EQ(status(alice_, "HEAD", "/bucket"), 403) << "the one that was answered last holds";
+}
+
+TEST_F(BucketPolicyTest, NoRequestTakesTheBindingOfAPolicyThatItDoesNotReplace) {
+  const std::string locks = denies("s3:DeleteBucketPolicy"), other = allow("\"*\"", "s3:GetObject");
+  EXPECT_EQ(policy(locks, confirmed).status, 204);
+  store.before_replacement = [&] { EXPECT_EQ(policy(locks, confirmed).status, 204); };
+  EXPECT_EQ(policy(other).status, 204);
+  EXPECT_EQ(status(nobody_, "GET", "/bucket/key"), 200) << "the one that was answered last holds";
+  EXPECT_EQ(policy(locks, confirmed).status, 204);
+  store.before_replacement = [&] { EXPECT_EQ(policy(locks, confirmed).status, 204); };
+  EXPECT_EQ(status(auth::superuser(), "DELETE", "/bucket?policy"), 204);
+  EXPECT_EQ(status(alice_, "GET", "/bucket?policy"), 404);
+}
+
+// The binding of the policy in force was removed before the next one was refused.
+TEST_F(BucketPolicyTest, ARefusedPolicyLeavesTheRootBoundToTheOneInForce) {
+  EXPECT_EQ(policy(denies("s3:DeleteBucketPolicy"), confirmed).status, 204);
+  for (size_t size = store::document_size_max, documents = 0; size > 0;) {
+    const std::string name = "filler-" + std::to_string(documents);
+    const bool fits = run(store.set_document("bucket", name, std::string(size, 'x'))).has_value();
+    documents += fits ? 1 : 0;
+    size = fits ? size : size / 2;
+  }
+  const std::string longer = R"(,"Sid":")" + std::string(300, 'a') + '"';
+  EXPECT_EQ(policy(allow("\"*\"", "s3:GetObject", longer)).status, 409) << "the owner's documents are too large";
+  EXPECT_EQ(status(alice_, "DELETE", "/bucket?policy"), 403);
+}
+
 // As after a crash between the two changes of a request.
 TEST_F(BucketPolicyTest, ABindingHoldsForThePolicyThatItNames) {
   const std::string deny = R"({"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*",)"
                            R"("Action":"s3:*","Resource":"arn:aws:s3:::bucket"}})";
+  EXPECT_NE(policy_binding(deny), policy_binding(deny)) << "each request has its own";
   store.document("bucket", "policy", deny);
   store.document("bucket", "policy-binding", policy_binding("another"));
   service.access->changed("bucket");

@@ -65,6 +65,12 @@ TEST_P(DocumentStore, ReplacesWhatWasReadAndNothingElse) {
   EXPECT_EQ(*t.document("b", "tags"), "two");
   ASSERT_TRUE(t.run(t.engine().remove_document("b", "tags")));
   ASSERT_TRUE(replace(nullptr, "three"));
+  EXPECT_EQ(replace(of("two"), "").error(), Errc::precondition_failed) << "nor does it remove another one";
+  EXPECT_EQ(replace(nullptr, "").error(), Errc::precondition_failed);
+  EXPECT_EQ(*t.document("b", "tags"), "three");
+  ASSERT_TRUE(replace(of("three"), ""));
+  EXPECT_EQ(t.document("b", "tags").error(), Errc::not_found);
+  EXPECT_TRUE(replace(nullptr, ""));
   EXPECT_EQ(t.run(t.engine().replace_document("none", "tags", nullptr, "x")).error(), Errc::no_such_bucket);
 }
 

@@ -38,6 +38,15 @@ bool gains_versions(const BucketInfo& before, const BucketInfo& after) {
          (!before.lock.enabled && after.lock.enabled);
 }
 
+Result<void> check_unchanged(Transaction& transaction, const Bucket& bucket, const std::string& name,
+                             const std::optional<Document>& was) {
+  if (!was) return {};
+  VB_ASSIGN(const auto now, find_row(transaction, Table::meta, keys::document(bucket.id, name)));
+  const bool same = *was == nullptr ? !now : now && *now == **was;
+  if (!same) return fail(Errc::precondition_failed, "document: another one by now");
+  return {};
+}
+
 }  // namespace
 
 Change create_bucket_change(Buckets& buckets, BucketInfo info) {
@@ -94,11 +103,7 @@ Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string nam
                            std::optional<Document> was) {
   auto judge = [bucket, name, document, was](Transaction& transaction) -> Result<void> {
     VB_ASSIGN(const BucketRecord record, check_bucket(transaction, *bucket));
-    if (was) {
-      VB_ASSIGN(const auto now, find_row(transaction, Table::meta, keys::document(bucket->id, name)));
-      const bool same = *was == nullptr ? !now : now && *now == **was;
-      if (!same) return fail(Errc::precondition_failed, "document: another one by now");
-    }
+    VB_TRY(check_unchanged(transaction, *bucket, name, was));
     VB_TRY(check_bounded_or_versioned(record.info, name == bounding_document));
     if (!bucket->documents.has_room(name)) return fail(Errc::invalid_argument, "document: too many in this bucket");
     transaction.put(Table::meta, keys::document(bucket->id, name), *document);
@@ -109,9 +114,10 @@ Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string nam
   return {.judge = std::move(judge), .bucket = nullptr, .place = {bucket->id}, .takes_space = true};
 }
 
-Change remove_document_change(std::shared_ptr<const Bucket> bucket, std::string name) {
-  auto judge = [bucket, name](Transaction& transaction) -> Result<void> {
+Change remove_document_change(std::shared_ptr<const Bucket> bucket, std::string name, std::optional<Document> was) {
+  auto judge = [bucket, name, was](Transaction& transaction) -> Result<void> {
     VB_ASSIGN(const BucketRecord record, check_bucket(transaction, *bucket));
+    VB_TRY(check_unchanged(transaction, *bucket, name, was));
     transaction.erase(Table::meta, keys::document(bucket->id, name));
     fence_rules(transaction, record, name);
     transaction.on_commit([bucket, name] { bucket->documents.remove(name); });

@@ -19,9 +19,11 @@ Change edit_bucket_change(std::shared_ptr<const Bucket> bucket, BucketEdit edit)
 // bucket_not_empty. Removes the documents too; uploads soon after.
 Change remove_bucket_change(Buckets& buckets, std::shared_ptr<const Bucket> bucket);
 // invalid_argument when the bucket has too many.
-// `was`: the document that must still be there, null for none of that name (precondition_failed); nullopt: any.
+// Of both, `was`: the document that must still be there, null for none of that name (precondition_failed); nullopt:
+// any.
 Change set_document_change(std::shared_ptr<const Bucket> bucket, std::string name, Document document,
                            std::optional<Document> was = std::nullopt);
-Change remove_document_change(std::shared_ptr<const Bucket> bucket, std::string name);
+Change remove_document_change(std::shared_ptr<const Bucket> bucket, std::string name,
+                              std::optional<Document> was = std::nullopt);
 
 }  // namespace verbena::store

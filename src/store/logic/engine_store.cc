@@ -395,6 +395,12 @@ Task<Result<void>> write_document(std::shared_ptr<Context> context, std::string_
       set_document_change(found, std::string(name), std::move(document), std::move(was)));
 }
 
+Task<Result<void>> erase_document(std::shared_ptr<Context> context, std::string_view bucket, std::string_view name,
+                                  std::optional<Document> was) {
+  VB_CO_BUCKET(auto found, context, bucket);
+  co_return co_await context->rows->commit(remove_document_change(found, std::string(name), std::move(was)));
+}
+
 }  // namespace
 
 Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
@@ -403,13 +409,12 @@ Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::strin
 
 Task<Result<void>> EngineStore::replace_document(std::string_view bucket, std::string_view name, Document was,
                                                  std::string bytes) {
+  if (bytes.empty()) return erase_document(context_, bucket, name, std::move(was));
   return write_document(context_, bucket, name, std::move(was), std::move(bytes));
 }
 
 Task<Result<void>> EngineStore::remove_document(std::string_view bucket, std::string_view name) {
-  auto context = context_;
-  VB_CO_BUCKET(auto found, context, bucket);
-  co_return co_await context->rows->commit(remove_document_change(found, std::string(name)));
+  return erase_document(context_, bucket, name, std::nullopt);
 }
 
 // Objects.
