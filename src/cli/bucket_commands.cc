@@ -15,14 +15,16 @@ namespace {
 // Removes everything whose key begins with `from.key`. Returns the exit code; `removed` counts.
 int remove_below(const Client& client, const S3Address& from, size_t& removed) {
   int worst = exit_ok;
+  RunFailures failures;
   auto listed = client.for_each(from.bucket, from.key, [&](const ObjectInfo& info) {
     auto gone = client.remove(from.bucket, info.key);
     if (gone) {
+      failures.succeeded();
       ++removed;
       return true;
     }
     worst = report(S3Address{from.bucket, info.key}.text(), gone.error());
-    return !next_fails_likewise(gone.error());
+    return !failures.ended_by(gone.error());
   });
   if (!listed) return report(from.text(), listed.error());
   return worst;

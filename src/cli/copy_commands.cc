@@ -43,13 +43,14 @@ bool put_options(const CopyArguments& arguments, PutOptions& options) {
 // What became of one file of a run.
 struct Ended {
   int code = exit_ok;
-  bool next_likewise = false;
+  bool ends_run = false;
 };
 
 Ended put_one(const Client& client, const CopyArguments& arguments, const std::string& file, const S3Address& to,
-              const PutOptions& options) {
+              const PutOptions& options, RunFailures& failures) {
   auto put = upload(client, file, to.bucket, to.key, options, !arguments.client.quiet);
-  if (!put) return {failed(to.text(), file, put.error()), next_fails_likewise(put.error())};
+  if (!put) return {failed(to.text(), file, put.error()), failures.ended_by(put.error())};
+  failures.succeeded();
   if (arguments.client.verbose) tell_transfer(to.text(), put->transfer);
   return {};
 }
@@ -59,6 +60,7 @@ int put_folder(const Client& client, const CopyArguments& arguments, S3Address t
   auto files = walk_folder(arguments.from, {});
   if (!files) return failed(arguments.from, arguments.from, files.error());
   int worst = exit_ok;
+  RunFailures failures;
   for (;;) {
     const auto found = (*files)->next();
     if (!found) {  // the walk goes on behind it, as the upload does behind a file that fails
@@ -68,16 +70,18 @@ int put_folder(const Client& client, const CopyArguments& arguments, S3Address t
     if (!*found) return worst;
     const std::string& relative = (*found)->relative;
     const S3Address object{to.bucket, to.key + relative};
-    const Ended put = put_one(client, arguments, (fs::path(arguments.from) / relative).string(), object, options);
+    const Ended put =
+        put_one(client, arguments, (fs::path(arguments.from) / relative).string(), object, options, failures);
     if (put.code != exit_ok) worst = put.code;
-    if (put.next_likewise) return worst;
+    if (put.ends_run) return worst;
   }
 }
 
 Ended get_one(const Client& client, const CopyArguments& arguments, const S3Address& from, const std::string& file,
-              PathFrom path_from) {
+              PathFrom path_from, RunFailures& failures) {
   auto got = download(client, from.bucket, from.key, file, path_from, !arguments.client.quiet && file != "-");
-  if (!got) return {failed(from.text(), file, got.error()), next_fails_likewise(got.error())};
+  if (!got) return {failed(from.text(), file, got.error()), failures.ended_by(got.error())};
+  failures.succeeded();
   if (arguments.client.verbose) tell_transfer(from.text(), got->transfer);
   return {};
 }
@@ -87,6 +91,7 @@ int get_below(const Client& client, const CopyArguments& arguments, const S3Addr
   // "s3://b/photos/2026" puts 2026/x at FOLDER/2026/x, "s3://b/photos/2026/" puts it at FOLDER/x.
   const size_t cut = from.key.rfind('/') == std::string::npos ? 0 : from.key.rfind('/') + 1;
   int worst = exit_ok;
+  RunFailures failures;
   size_t found = 0;
   auto listed = client.for_each(from.bucket, from.key, [&](const ObjectInfo& info) {
     ++found;
@@ -104,9 +109,9 @@ int get_below(const Client& client, const CopyArguments& arguments, const S3Addr
       worst = report(path->parent_path().string(), ec.message(), exit_failure);
       return false;
     }
-    const Ended got = get_one(client, arguments, object, path->string(), PathFrom::key);
+    const Ended got = get_one(client, arguments, object, path->string(), PathFrom::key, failures);
     if (got.code != exit_ok) worst = got.code;
-    return !got.next_likewise;
+    return !got.ends_run;
   });
   if (!listed) return report(from.text(), listed.error());
   if (found == 0) return report(from.text(), "no key begins with this", exit_not_found);
@@ -127,8 +132,9 @@ int run_put(const CopyArguments& arguments) {
   int exit_code = exit_ok;
   auto client = arguments.client.connect(exit_code);
   if (!client) return exit_code;
-  return arguments.recursive ? put_folder(*client, arguments, *to, options)
-                             : put_one(*client, arguments, arguments.from, *to, options).code;
+  if (arguments.recursive) return put_folder(*client, arguments, *to, options);
+  RunFailures failures;
+  return put_one(*client, arguments, arguments.from, *to, options, failures).code;
 }
 
 namespace {
@@ -211,7 +217,8 @@ int run_get(const CopyArguments& arguments) {
     file = path->string();
     path_from = PathFrom::key;
   }
-  return get_one(*client, arguments, *from, file, path_from).code;
+  RunFailures failures;
+  return get_one(*client, arguments, *from, file, path_from, failures).code;
 }
 
 }  // namespace verbena::cli

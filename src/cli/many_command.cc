@@ -37,7 +37,7 @@ class Fetch {
       : client_(client), arguments_(arguments), bucket_(std::move(bucket)), folder_(std::move(folder)) {}
 
   int run(const std::vector<Wanted>& wanted) {
-    for (size_t at = 0; at < wanted.size() && !next_likewise_; at += batch_items_max) {
+    for (size_t at = 0; at < wanted.size() && !ends_; at += batch_items_max) {
       group(std::span(wanted).subspan(at, std::min(batch_items_max, wanted.size() - at)));
     }
     return worst_;
@@ -62,7 +62,10 @@ class Fetch {
     for (size_t i = 0; i < items.size(); ++i) {
       if (heads[i].error) {
         item_failed(wanted[i], *heads[i].error);
-      } else if (heads[i].size > batch_bytes_max) {
+        continue;
+      }
+      failures_.succeeded();
+      if (heads[i].size > batch_bytes_max) {
         single(wanted[i]);
       } else {
         if (bytes + heads[i].size > batch_bytes_max) flush();
@@ -127,7 +130,7 @@ class Fetch {
   }
   void failed(const std::string& subject, const ClientError& error) {
     note(report(subject, error));
-    next_likewise_ = next_likewise_ || next_fails_likewise(error);
+    ends_ = failures_.ended_by(error) || ends_;
   }
   void note(int code) {
     if (code != exit_ok) worst_ = code;
@@ -138,7 +141,8 @@ class Fetch {
   const std::string bucket_;
   const fs::path folder_;
   int worst_ = exit_ok;
-  bool next_likewise_ = false;
+  RunFailures failures_;
+  bool ends_ = false;
 };
 
 }  // namespace

@@ -24,9 +24,10 @@ constexpr const char* tree_help =
     "Copies files that are missing at TO, have another size there, or are older, many at once: to a bucket, from a "
     "bucket, or between buckets through this machine. Each file appears whole or not at all; run it again to continue "
     "after an interruption. Fetched files get their object's time. Links in a folder FROM are followed, also those to "
-    "folders; what is behind links to folders in TO is left alone. In one bucket FROM and TO must not lie in each "
-    "other. Between buckets an object keeps its content type, Cache-Control, Content-Disposition, Content-Encoding, "
-    "Content-Language, Expires and metadata; tags, rights, locks and the end of its life stay behind.";
+    "folders; files behind links to folders in TO are compared and replaced as others are, and never removed. In one "
+    "bucket FROM and TO must not lie in each other. Between buckets an object keeps its content type, Cache-Control, "
+    "Content-Disposition, Content-Encoding, Content-Language, Expires and metadata; tags, rights, locks and the end of "
+    "its life stay behind.";
 
 void add_tree_options(CLI::App& command, TreeArguments& arguments) {
   command.add_flag("-n,--dry-run", arguments.dry_run, "print what would be done, and do nothing");

@@ -24,6 +24,23 @@ TEST(Progress, FitsTheTerminal) {
   }
 }
 
+TEST(Progress, WideNamesFitTheTerminal) {
+  for (const char* wide : {"\xe6\xbc\xa2", "\xed\x95\x9c", "\xf0\x9f\x8c\xbf"}) {
+    std::string name;
+    for (int i = 0; i < 100; ++i) name += wide;
+    for (unsigned columns = 1; columns < 200; ++columns) {
+      const std::string line = progress_line(name, 1, 2, 0.001, columns);
+      size_t wides = 0;
+      for (size_t at = 0; (at = line.find(wide, at)) != std::string::npos; at += std::string_view(wide).size()) ++wides;
+      const size_t size = line.size() - wides * std::string_view(wide).size() + wides * 2;
+      EXPECT_LE(size, columns) << line;
+      if (columns > 150) {
+        EXPECT_GT(wides, 20u) << line;
+      }
+    }
+  }
+}
+
 TEST(Progress, NamesAreShownAsText) {
   const std::string line = progress_line("a\x1b[2J\xc2\x9b\xe2\x80\xae", 1, 2, 1, 200);
   EXPECT_TRUE(line.starts_with("a\\x1b[2J\\u{9b}\\u{202e}  [")) << line;

@@ -62,12 +62,25 @@ std::string hint_for(const ClientError& error) {
   }
 }
 
-bool next_fails_likewise(const ClientError& error) {
+bool RunFailures::ended_by(const ClientError& error) {
   if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unknown_access_key) return true;
-  constexpr std::string_view of_all_requests[] = {"SignatureDoesNotMatch", "RequestTimeTooSkewed", "ExpiredToken",
-                                                  "InvalidToken"};
-  return error.code == ErrorCode::access_denied &&
-         std::ranges::find(of_all_requests, error.s3_code) != std::end(of_all_requests);
+  const bool unanswered = error.code == ErrorCode::timed_out || error.code == ErrorCode::outcome_unknown;
+  const Kind kind = unanswered ? Kind::unanswered : error.code == ErrorCode::access_denied ? Kind::denied : Kind::other;
+  in_a_row_ = kind == kind_ ? in_a_row_ + 1 : 1;
+  kind_ = kind;
+  switch (kind) {
+    case Kind::unanswered:
+      return in_a_row_ >= unanswered_max;
+    case Kind::denied: {
+      constexpr std::string_view of_all_requests[] = {"SignatureDoesNotMatch", "RequestTimeTooSkewed", "ExpiredToken",
+                                                      "InvalidToken"};
+      return std::ranges::find(of_all_requests, error.s3_code) != std::end(of_all_requests) ||
+             (!any_succeeded_ && in_a_row_ >= denied_max);
+    }
+    case Kind::other:
+      break;
+  }
+  return false;
 }
 
 ExitCode report(std::string_view subject, const ClientError& error) {

@@ -15,9 +15,25 @@ ExitCode report(std::string_view subject, const ClientError& error);
 ExitCode report(std::string_view subject, std::string_view problem, ExitCode code);
 // A hint for an error; empty for none.
 std::string hint_for(const ClientError& error);
-// Whether the next object of a run would fail likewise: the server is gone, or takes none of these credentials. Then
-// the run ends; after any other failure it goes on with the next one.
-bool next_fails_likewise(const ClientError& error);
+// The failures of a run over many objects, which goes on after one of them with the next object. For use by one thread
+// at a time.
+class RunFailures {
+ public:
+  void succeeded() {
+    any_succeeded_ = true;
+    in_a_row_ = 0;
+  }
+  // Whether the run is to end, since the next object would fail likewise: the server is gone or takes none of these
+  // credentials, several calls in a row were not answered, or the run's first ones were all denied.
+  bool ended_by(const ClientError& error);
+
+ private:
+  static constexpr unsigned unanswered_max = 3, denied_max = 10;
+  enum class Kind : uint8_t { other, unanswered, denied };
+  Kind kind_ = Kind::other;  // of the last failures
+  unsigned in_a_row_ = 0;
+  bool any_succeeded_ = false;
+};
 // With --verbose, on standard error: "s3://b/k: 12 MiB by native (local), 2 attempts".
 void tell_transfer(std::string_view subject, const Transfer& transfer);
 

@@ -127,7 +127,7 @@ class TreeCopy {
       const int order = !here ? 1 : !there ? -1 : here->relative.compare(there->relative);
       if (order > 0) {
         if (removes_ && !give({true, *there})) return {};
-      } else if (order < 0 || differs(*here, *there)) {
+      } else if (differs(*here, order < 0 ? behind_link(*here) : there)) {
         if (!give({false, *here})) return {};
       } else {
         ++same_;
@@ -152,9 +152,17 @@ class TreeCopy {
                                              "; if you mean that, add --allow-empty");
   }
 
-  bool differs(const TreeEntry& source, const TreeEntry& target) const {
-    if (options_.always || source.size != target.size) return true;
-    return !options_.size_only && source.modified_us / 1'000 > target.modified_us / 1'000;
+  // The walk of a target passes over links to folders, since nothing behind them may be removed. A copy goes through
+  // them.
+  Found behind_link(const TreeEntry& source) const {
+    if (to_.s3) return std::nullopt;
+    const auto path = local_path(to_.folder, source.relative);
+    return path ? file_at(*path, source.relative) : std::nullopt;
+  }
+
+  bool differs(const TreeEntry& source, const Found& target) const {
+    if (options_.always || !target || source.size != target->size) return true;
+    return !options_.size_only && source.modified_us / 1'000 > target->modified_us / 1'000;
   }
 
   bool give(Task task) {
@@ -190,6 +198,7 @@ class TreeCopy {
       return failed(task.remove ? to_.text(task.entry.relative) : from_.text(task.entry.relative), outcome.error());
     if (options_.verbose) say(task, "");
     std::lock_guard lock(mutex_);
+    failures_.succeeded();
     count(task);
     if (!task.remove) bar_.add(task.entry.size);
   }
@@ -230,7 +239,7 @@ class TreeCopy {
   void failed(const std::string& subject, const ClientError& error) {
     std::lock_guard lock(mutex_);
     done_.exit_code = report(subject, error);
-    if (next_fails_likewise(error)) tasks_.give_up();
+    if (failures_.ended_by(error)) tasks_.give_up();
   }
 
   const Client& client_;
@@ -241,6 +250,7 @@ class TreeCopy {
   bool removes_;
   uint64_t same_ = 0;
   std::mutex mutex_;  // guards all below, and the output
+  RunFailures failures_;
   Progress bar_;
   TreeDone done_;
 };

@@ -21,6 +21,11 @@ std::unexpected<ClientError> unreadable(const fs::path& path, const char* why) {
   return fault(ErrorCode::local_error, path.string() + ": " + why);
 }
 
+TreeEntry entry_of(std::string relative, const struct stat& status) {
+  return {std::move(relative), static_cast<uint64_t>(status.st_size),
+          status.st_mtim.tv_sec * 1'000'000 + status.st_mtim.tv_nsec / 1'000};
+}
+
 class FolderWalk : public TreeWalk {
  public:
   explicit FolderWalk(bool follow_links) : follow_links_(follow_links) {}
@@ -70,8 +75,7 @@ class FolderWalk : public TreeWalk {
         return unreadable(path, std::strerror(errno));
       }
       if (!S_ISREG(status.st_mode)) continue;
-      return TreeEntry{level.prefix + name, static_cast<uint64_t>(status.st_size),
-                       status.st_mtim.tv_sec * 1'000'000 + status.st_mtim.tv_nsec / 1'000};
+      return entry_of(level.prefix + name, status);
     }
     return std::nullopt;
   }
@@ -135,6 +139,12 @@ class PrefixWalk : public TreeWalk {
 };
 
 }  // namespace
+
+std::optional<TreeEntry> file_at(const fs::path& path, std::string relative) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  return entry_of(std::move(relative), status);
+}
 
 Outcome<std::unique_ptr<TreeWalk>> walk_folder(const fs::path& folder, FolderWalkOptions options) {
   auto walk = std::make_unique<FolderWalk>(options.follow_links);

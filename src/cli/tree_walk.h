@@ -36,6 +36,8 @@ struct FolderWalkOptions {
   // them does not belong to this folder.
   bool follow_links = true;
 };
+// The regular file there, also through links. nullopt: there is none, or nothing can be said of it.
+std::optional<TreeEntry> file_at(const std::filesystem::path& path, std::string relative);
 // Regular files, also through links.
 Outcome<std::unique_ptr<TreeWalk>> walk_folder(const std::filesystem::path& folder, FolderWalkOptions options);
 

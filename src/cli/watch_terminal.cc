@@ -51,33 +51,40 @@ bool steers(uint32_t code) {
   return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
 }
 
+// At most: Hangul, CJK and emoji take two, and begin there; narrow ones behind them are counted as two as well.
+size_t columns_of(uint32_t code) { return code < 0x1100 ? 1 : 2; }
+
 }  // namespace
 
 std::string shown(std::string_view text, size_t most) {
-  std::vector<std::string> pieces;  // each is an escape, or one character
+  struct Piece {  // an escape, or one character
+    std::string text;
+    size_t columns;
+  };
+  std::vector<Piece> pieces;
+  const auto escape = [&](std::string escaped) { pieces.push_back({escaped, escaped.size()}); };
   while (!text.empty()) {
     const Character c = first_of(text);
     if (!c.sound || (c.code < 0x80 && steers(c.code))) {
-      pieces.push_back(fmt::format("\\x{:02x}", c.code));
+      escape(fmt::format("\\x{:02x}", c.code));
     } else if (steers(c.code)) {
-      pieces.push_back(fmt::format("\\u{{{:x}}}", c.code));
+      escape(fmt::format("\\u{{{:x}}}", c.code));
     } else if (c.code == '\\') {
-      pieces.emplace_back("\\\\");
+      escape("\\\\");
     } else {
-      pieces.emplace_back(text.substr(0, c.bytes));
+      pieces.push_back({std::string(text.substr(0, c.bytes)), columns_of(c.code)});
     }
     text.remove_prefix(c.bytes);
   }
-  const auto width = [](const std::string& piece) { return piece.front() == '\\' ? piece.size() : 1; };
   size_t all = 0, begin = 0;
-  for (const std::string& piece : pieces) all += width(piece);
+  for (const Piece& piece : pieces) all += piece.columns;
   std::string out;
   if (most != 0 && all > most) {
     const size_t room = most > 3 ? most - 3 : 0;
-    for (; all > room; ++begin) all -= width(pieces[begin]);
+    for (; all > room; ++begin) all -= pieces[begin].columns;
     out = "...";
   }
-  for (size_t i = begin; i < pieces.size(); ++i) out += pieces[i];
+  for (size_t i = begin; i < pieces.size(); ++i) out += pieces[i].text;
   return out;
 }
 
@@ -124,9 +131,14 @@ void Screen::draw(const std::string& text) {
   for (std::string_view rest = text; !rest.empty() && row < rows; ++row) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    // Characters, not bytes: names may be of any script.
+    // Columns, not bytes: names may be of any script.
     size_t end = 0;
-    for (size_t column = 0; end < line.size() && column < columns; ++column) end += first_of(line.substr(end)).bytes;
+    for (size_t column = 0; end < line.size();) {
+      const Character c = first_of(line.substr(end));
+      column += columns_of(c.code);
+      if (column > columns) break;
+      end += c.bytes;
+    }
     page.append(row == 0 ? "" : "\r\n").append(line.substr(0, end)).append("\x1b[K");
   }
   put_lines(page + "\x1b[J");

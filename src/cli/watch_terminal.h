@@ -10,8 +10,8 @@
 namespace verbena::cli {
 
 // An untrusted text, made safe for a terminal: control characters, changes of the writing direction, invisible
-// characters and invalid UTF-8 become escapes (\x1b, \u{202e}). Longer than `most` characters: cut, with "..." at its
-// beginning, since names differ at their ends; 0: any length.
+// characters and invalid UTF-8 become escapes (\x1b, \u{202e}). Wider than `most` columns of a terminal: cut, with
+// "..." at its beginning, since names differ at their ends; 0: any width. Characters from U+1100 on count as wide.
 std::string shown(std::string_view text, size_t most = 0);
 // An untrusted text for standard output: shown() on a terminal, else as it is, since another program reads it.
 std::string for_output(std::string_view text);

@@ -85,6 +85,20 @@ class Files(CommandLineCase):
         self.run_program("sync", "--delete", bucket, str(target))
         self.assertEqual(sorted(os.listdir(target)), ["k", "link"])
         self.assertEqual(os.listdir(other), ["own"])
+        # Each run fetched anew what it had put there.
+        self.run_program("put", "-", f"{bucket}/link/fetched", input=b"x")
+        self.run_program("sync", "--delete", bucket, str(target))
+        self.assertEqual(sorted(os.listdir(other)), ["fetched", "own"])
+        self.assertEqual(self.run_program("sync", "--delete", "--dry-run", bucket, str(target)).stdout, b"")
+        self.run_program("put", "-", f"{bucket}/link/fetched", input=b"another")
+        self.run_program("sync", "--delete", bucket, str(target))
+        self.assertEqual((other / "fetched").read_text(), "another")
+
+    def test_a_run_ends_where_every_call_fails(self):
+        bucket, source = self.bucket("all-fail"), self.tree("all-fail", *(f"k{n:02}" for n in range(12)))
+        for via in ("native", "http"):
+            done = self.run_program("put", "-r", "--via", via, str(source), bucket, env=dict(self.env, AWS_SECRET_ACCESS_KEY="wrong"), expect=DENIED)
+            self.assertEqual(done.stderr.count(b"verbena: "), 1, (via, done.stderr))
 
     # Copies were found by the listing, and copied again.
     def test_a_prefix_is_not_copied_into_itself(self):

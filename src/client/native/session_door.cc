@@ -57,24 +57,36 @@ ObjectInfo info_of(NativeObject& object, const std::string& key, bool all) {
   return info;
 }
 
+// What S3 over HTTP would say; `code`: the client's, which is that of several.
+std::string_view s3_code_of(Errc error, ErrorCode code) {
+  switch (error) {
+    case Errc::invalid_write_offset:
+      return "InvalidWriteOffset";
+    case Errc::service_unavailable:
+      return "ServiceUnavailable";
+    case Errc::quota_exceeded:
+      return "QuotaExceeded";
+    case Errc::too_many_parts:
+      return "TooManyParts";
+    case Errc::signature_does_not_match:
+      return "SignatureDoesNotMatch";
+    case Errc::request_time_too_skewed:
+      return "RequestTimeTooSkewed";
+    case Errc::expired_token:
+      return "ExpiredToken";
+    case Errc::invalid_token:
+      return "InvalidToken";
+    default:
+      return s3_code_for(code);
+  }
+}
+
 ClientError native_error(const Error& error, size_t room) {
   ClientError out = from_error(error, "native");
-  out.s3_code = s3_code_for(out.code);
+  out.s3_code = s3_code_of(error.code, out.code);
   switch (error.code) {
     case Errc::too_large:
       out.message = "the object does not fit the buffer of " + std::to_string(room) + " bytes";
-      break;
-    case Errc::invalid_write_offset:
-      out.s3_code = "InvalidWriteOffset";
-      break;
-    case Errc::service_unavailable:
-      out.s3_code = "ServiceUnavailable";
-      break;
-    case Errc::quota_exceeded:
-      out.s3_code = "QuotaExceeded";
-      break;
-    case Errc::too_many_parts:
-      out.s3_code = "TooManyParts";
       break;
     case Errc::no_such_key:
       out.message = "no such key";
@@ -232,6 +244,7 @@ Outcome<std::shared_ptr<NativeSession>> SessionDoor::session(const std::stop_tok
     return fault(ErrorCode::cancelled, "cancelled by the caller");
   }
   ClientError error = from_error(opened.error(), "native");
+  error.s3_code = s3_code_of(opened.error().code, error.code);
   rest_for(error.message);
   lock.unlock();  // before a session ends
   return std::unexpected(std::move(error));

@@ -75,7 +75,7 @@ struct ScrubReport {
   uint64_t unreadable_blocks = 0;       // the disk refused to read them: state unknown
   std::vector<std::string> objects;     // "bucket/key" of damaged ones, the first 100
   std::vector<std::string> unreadable;  // likewise, of those that could not be read
-  uint64_t unnamed = 0;                 // places in objects of either kind, beyond those
+  uint64_t unnamed = 0;                 // objects or parts of either kind, beyond those
 };
 
 class LocalStore final : public EngineStore {

@@ -75,6 +75,7 @@ void Scrub::stop() {
 
 Result<ScrubReport> Scrub::run_once() {
   ScrubReport report;
+  damaged_ = unreadable_ = {};
   for (Position at;;) {
     VB_ASSIGN(const Walk walk, step(at, {}, report));
     if (walk != Walk::is_over) continue;
@@ -86,6 +87,7 @@ Result<ScrubReport> Scrub::run_once() {
 void Scrub::loop() {
   while (!stopping()) {
     ScrubReport report;
+    damaged_ = unreadable_ = {};
     uint64_t saved_at = 0;
     Position at = load();
     for (Walk walk = Walk::goes_on; walk == Walk::goes_on && !stopping();) {
@@ -101,10 +103,10 @@ void Scrub::loop() {
         saved_at = report.bytes;
       }
     }
+    tell_of_unnamed(report);
     if (stopping()) return save(at);
     counters().rounds.add();
     counters().last.set(engine_.options.clock->now_s());
-    tell_of_unnamed(report);
     if (report.bytes != 0) {
       log::info("scrub: all read, {} since the start of the server or the round; {} blocks are damaged, {} unreadable",
                 format_size(report.bytes), report.damaged_blocks, report.unreadable_blocks);
@@ -311,23 +313,27 @@ void Scrub::tell(uint64_t blob, const Wrong& wrong, ScrubReport& report) {
   // Nothing names it any more, and after a crash its space may have been used again already.
   if (engine_.index->get(Family::meta, keys::dead(blob))) return;
   count(wrong, report);
-  if (wrong.damaged != 0) name(blob, "is damaged on disk", report.objects, report);
-  if (wrong.unreadable != 0) name(blob, "could not be read from disk", report.unreadable, report);
+  if (wrong.damaged != 0) name(blob, "is damaged on disk", damaged_, report.objects, report);
+  if (wrong.unreadable != 0) name(blob, "could not be read from disk", unreadable_, report.unreadable, report);
 }
 
-void Scrub::name(uint64_t blob, const char* what, std::vector<std::string>& names, ScrubReport& report) {
-  if (names.size() == names_max) {
+void Scrub::name(uint64_t blob, const char* what, Named& named, std::vector<std::string>& names, ScrubReport& report) {
+  if (std::exchange(named.last, blob) == blob) return;  // another segment of it
+  if (named.blobs == names_max) {
     ++report.unnamed;
     return;
   }
-  names.push_back(name_of(blob));
+  ++named.blobs;
+  std::string object = name_of(blob);
+  if (!names.empty() && names.back() == object) return;  // another part of it
+  names.push_back(std::move(object));
   log::error("scrub: {} {}", log::printable(names.back()), what);
 }
 
-// At the end of a round: a disk that fails may damage millions of objects.
+// At the end: a disk that fails may damage millions of objects.
 void Scrub::tell_of_unnamed(const ScrubReport& report) {
   if (report.unnamed == 0) return;
-  log::error("scrub: {} more places in objects are damaged or could not be read", report.unnamed);
+  log::error("scrub: {} more objects or parts are damaged or could not be read", report.unnamed);
 }
 
 namespace {

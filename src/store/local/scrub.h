@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -63,7 +64,11 @@ class Scrub {
   Result<void> read(const Extent& extent, uint64_t done, MutableBytes into);
   void tell(uint64_t blob, const Wrong& wrong, ScrubReport& report);
   static void count(const Wrong& wrong, ScrubReport& report);
-  void name(uint64_t blob, const char* what, std::vector<std::string>& names, ScrubReport& report);
+  struct Named {  // in this round
+    std::optional<uint64_t> last;
+    size_t blobs = 0;
+  };
+  void name(uint64_t blob, const char* what, Named& named, std::vector<std::string>& names, ScrubReport& report);
   static void tell_of_unnamed(const ScrubReport& report);
   std::string name_of(uint64_t blob) const;
   void rest_after(uint64_t bytes, Pace pace);
@@ -76,6 +81,7 @@ class Scrub {
 
   Engine& engine_;
   std::vector<std::byte> memory_;
+  Named damaged_, unreadable_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

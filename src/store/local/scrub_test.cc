@@ -73,7 +73,36 @@ TEST_F(ScrubTest, OfVeryManyDamagedObjectsTheRestIsCounted) {
   EXPECT_EQ(report.unnamed, objects - 100);
   const auto said = log::ring().read(before, log::Level::error, log::Ring::lines_max);
   EXPECT_EQ(said.lines.size(), 101u);
-  EXPECT_TRUE(said.lines.back().text.starts_with("scrub: 30 more places")) << said.lines.back().text;
+  EXPECT_TRUE(said.lines.back().text.starts_with("scrub: 30 more objects")) << said.lines.back().text;
+}
+
+// The next start goes on behind them.
+TEST_F(ScrubTest, AStopInARoundTellsTheNumberOfTheRest) {
+  constexpr size_t objects = 130, bytes = 20'000, stored_bytes = 20'480;
+  for (size_t i = 0; i < objects; ++i) ASSERT_TRUE(t_.put("b", "k" + std::to_string(i), pattern(bytes, i)));
+  for (size_t i = 0; i < objects; ++i) fs_.flip_bit(volume(), i * stored_bytes);
+  ASSERT_TRUE(t_.put("b", "large", pattern(16 * MiB, 1)));  // read after them
+  auto& damaged = metrics::counter("verbena_scrub_damaged_blocks_total", "");
+  auto& rounds = metrics::counter("verbena_scrub_rounds_total", "");
+  const uint64_t damaged_before = damaged.value(), rounds_before = rounds.value();
+  const uint64_t before = log::ring().read(0, log::Level::trace, 1).last;
+  t_.options.scrub_rate = 8 * MiB;
+  t_.reopen();
+  while (damaged.value() < damaged_before + objects) std::this_thread::yield();
+  t_.close();
+  if (rounds.value() != rounds_before) GTEST_SKIP() << "the round was over before the store was closed";
+  const auto said = log::ring().read(before, log::Level::error, log::Ring::lines_max);
+  EXPECT_TRUE(said.lines.back().text.starts_with("scrub: 30 more objects")) << said.lines.back().text;
+}
+
+TEST_F(ScrubTest, AnObjectThatIsDamagedInManyPlacesIsNamedOnce) {
+  ASSERT_TRUE(t_.put("b", "k", pattern(2 * segment_size, 1)));
+  const auto volumes = fs_.list("/store/volumes");
+  for (const std::string& one : *volumes) fs_.flip_bit("/store/volumes/" + one, 0);
+  const ScrubReport report = scrub();
+  EXPECT_EQ(report.damaged_blocks, volumes->size());
+  EXPECT_GT(report.damaged_blocks, 2u);
+  EXPECT_EQ(report.objects, std::vector<std::string>{"b/k"});
 }
 
 TEST_F(ScrubTest, FindsRotInOlderVersionsAndInParts) {
