@@ -18,6 +18,8 @@ inline bool is_hip() { return platform() == memory::cuda::Platform::rocm; }
 inline DeviceKind kind() { return static_cast<DeviceKind>(double_platform()); }
 // What that driver calls it.
 inline const char* own(const char* cuda, const char* hip) { return is_hip() ? hip : cuda; }
+// How `verify_device` checks: AMD's driver takes no text of a kernel.
+inline DeviceVerified best_check() { return is_hip() ? DeviceVerified::read_back : DeviceVerified::kernel; }
 
 // The driver of this process, and of those that it starts.
 inline void use_the_double() {

@@ -9,9 +9,6 @@ namespace {
 
 const Way straight{Via::native, "local"}, staged{Via::native, "tcp"}, by_http{Via::http, "auto"};
 
-// AMD's driver takes no text of a kernel.
-DeviceVerified best() { return is_hip() ? DeviceVerified::read_back : DeviceVerified::kernel; }
-
 std::string checksum(Algorithm algorithm, Bytes bytes) {
   Digest digest(algorithm);
   digest.update(bytes);
@@ -61,7 +58,7 @@ TEST_F(Verify, EveryWaysBytesAreCheckedWhereTheyLanded) {
       for (const Algorithm algorithm : {Algorithm::crc32c, Algorithm::crc32, Algorithm::crc64nvme}) {
         if (size > mib && algorithm != Algorithm::crc32c) continue;  // the interpreter takes its time
         store("key", bytes, algorithm);
-        checks(c, memory, "key", bytes, best(), size % 9);
+        checks(c, memory, "key", bytes, best_check(), size % 9);
       }
     }
   }
@@ -105,11 +102,11 @@ TEST_F(Verify, WhatTheServerTellsNoChecksumOfIsNotCalledChecked) {
       return got ? got->transfer.device_verified : DeviceVerified::none;
     };
     EXPECT_EQ(verified("without", {}), DeviceVerified::no_checksum);
-    EXPECT_EQ(verified("empty", {}), best());
+    EXPECT_EQ(verified("empty", {}), best_check());
     EXPECT_EQ(verified("with", Range{1, 100}), DeviceVerified::no_checksum);
     EXPECT_EQ(verified("with", Range{0, 100}), DeviceVerified::no_checksum);
-    EXPECT_EQ(verified("with", Range{0, 0}), best());
-    EXPECT_EQ(verified("with", Range{0, 1u << 20}), best());
+    EXPECT_EQ(verified("with", Range{0, 0}), best_check());
+    EXPECT_EQ(verified("with", Range{0, 1u << 20}), best_check());
     EXPECT_EQ(c.get("bucket", "with", window)->transfer.device_verified, DeviceVerified::none);
     std::vector<std::byte> host(bytes.size());
     EXPECT_EQ(c.get("bucket", "with", host, {.verify_device = true})->transfer.device_verified, DeviceVerified::none);
@@ -129,7 +126,7 @@ TEST_F(Verify, APutIsComparedByTheServerWithWhatTheDeviceHad) {
     const Buffer window = *c.register_memory(memory.all());
     const auto put = c.put("bucket", "key", window, {.verify_device = true});
     ASSERT_TRUE(put) << put.error().message;
-    EXPECT_EQ(put->transfer.device_verified, best());
+    EXPECT_EQ(put->transfer.device_verified, best_check());
     EXPECT_EQ(http().head("bucket", "key")->checksum, checksum(Algorithm::crc32c, bytes));
     // What is copied is not what was read before: nothing is stored.
     double_flip_at("cuMemcpyDtoHAsync_v2", memory.address() + 77, 1);
@@ -172,7 +169,7 @@ TEST_F(Verify, EachItemOfABatchHasItsOwnCheck) {
   store("sha", bytes, Algorithm::sha256);
   store_without("without", bytes);
   const char* keys[] = {"crc32c", "crc64", "sha", "without", "crc32c", "absent", "crc32c"};
-  const DeviceVerified expected[] = {best(), best(), DeviceVerified::read_back, DeviceVerified::no_checksum,
+  const DeviceVerified expected[] = {best_check(), best_check(), DeviceVerified::read_back, DeviceVerified::no_checksum,
                                      DeviceVerified::no_checksum};
   for (const Way& way : {straight, staged, by_http}) {
     SCOPED_TRACE(way.name());
@@ -193,7 +190,7 @@ TEST_F(Verify, EachItemOfABatchHasItsOwnCheck) {
       EXPECT_EQ(results[i].device_verified, expected[i]) << i;
     }
     EXPECT_EQ(results[5].error, ErrorCode::no_such_key);
-    EXPECT_EQ(results[6].device_verified, best());
+    EXPECT_EQ(results[6].device_verified, best_check());
     EXPECT_EQ(results[0].checksum, checksum(Algorithm::crc32c, bytes));
 
     // The last byte of the last item.
