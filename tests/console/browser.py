@@ -190,6 +190,12 @@ class Browser:
     def sees(self, text, seconds=DEADLINE_S):
         self.wait(f"document.body.innerText.includes({json.dumps(text)})", f"the text “{text}”", seconds)
 
+    def slow_uploads(self, bytes_per_s):
+        """Of this page, from now on; 0: as fast as they go."""
+        self.tell("Network.enable")
+        self.tell("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1,
+                  uploadThroughput=bytes_per_s or -1)
+
     def dark(self, on):
         self.tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"},
                                                          {"name": "prefers-reduced-motion", "value": "reduce"}])

@@ -48,9 +48,11 @@ class Objects(InBrowser):
         # Records every painted state of the bar: it must have risen step by step.
         browser.run("window.seen = []; new MutationObserver(() => { const bar = document.querySelector('.tray progress'); if (bar) seen.push(bar.value) })"
                     ".observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true})")
+        browser.slow_uploads(50e6)  # on a fast loopback it may be over before the bar is painted
         memory, began = browser.watch_memory(), time.monotonic()
         browser.give("input[type=file]", [source])
         browser.wait("seen.some((value) => value > 0)", "progress")
+        browser.slow_uploads(0)
         self.picture("upload")
         browser.sees("Uploads are done", 600)
         grown = memory()
