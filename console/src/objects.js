@@ -95,7 +95,9 @@ function Rows({ listing, bucket, prefix, chosen, onChoose, onOpen }) {
   const box = useRef()
   const [view, setView] = useState({ top: 0, height: 600 })
   const [focus, setFocus] = useState(0)
-  const wanted = useRef(false)
+  // The row that gets the keyboard's focus when it is painted. An effect of an earlier painting may run behind the key
+  // press that wants another row: it leaves that to the next one.
+  const wanted = useRef(null)
   const total = listing.length
   const whole = total * rowHeight
   const height = Math.min(whole, tallest)
@@ -117,13 +119,13 @@ function Rows({ listing, bucket, prefix, chosen, onChoose, onOpen }) {
     if (last > total - 200) listing.more()
   }, [last, total, listing])
   useEffect(() => {
-    if (!wanted.current) return
+    if (wanted.current !== focus) return
     const row = box.current.querySelector(`[data-row="${focus}"]`)
     if (!row) return // not before it has been scrolled to
     const now = document.activeElement
     const elsewhere = now && now !== document.body && !box.current.contains(now)
     // A placeholder that has the focus passes it to the row that replaces it.
-    wanted.current = !elsewhere && rows[focus - first]?.state === 'coming'
+    wanted.current = !elsewhere && rows[focus - first]?.state === 'coming' ? focus : null
     if (!elsewhere) row.focus({ preventScroll: true })
   })
 
@@ -140,7 +142,7 @@ function Rows({ listing, bucket, prefix, chosen, onChoose, onOpen }) {
     const to = Math.max(0, Math.min(total - 1, focus + step))
     const at = to * rowHeight
     if (at < top || at + rowHeight > top + view.height) box.current.scrollTop = Math.max(0, at - view.height / 2) / scale
-    wanted.current = true
+    wanted.current = to
     setFocus(to)
   }
   return html`
@@ -149,7 +151,7 @@ function Rows({ listing, bucket, prefix, chosen, onChoose, onOpen }) {
       <div class="rows" role="rowgroup" ref=${box} onScroll=${() => setView({ top: box.current.scrollTop, height: box.current.clientHeight })} onKeyDown=${move}>
         <div role="presentation" style=${{ height: `${height}px`, position: 'relative' }}>
           <div role="presentation" style=${{ position: 'absolute', left: 0, right: 0, top: `${first * rowHeight - top + view.top}px` }}>
-            ${rows.map((row, i) => row.state ? html`<${Absent} key=${first + i} state=${row.state} at=${first + i} focused=${first + i === focus} onFocus=${() => { wanted.current = row.state === 'coming'; setFocus(first + i) }} onAgain=${() => listing.again(row.page)} />` : html`<${Row} key=${row.key} row=${row} at=${first + i} prefix=${prefix} bucket=${bucket} focused=${first + i === focus}
+            ${rows.map((row, i) => row.state ? html`<${Absent} key=${first + i} state=${row.state} at=${first + i} focused=${first + i === focus} onFocus=${() => { wanted.current = row.state === 'coming' ? first + i : null; setFocus(first + i) }} onAgain=${() => listing.again(row.page)} />` : html`<${Row} key=${row.key} row=${row} at=${first + i} prefix=${prefix} bucket=${bucket} focused=${first + i === focus}
               chosen=${chosen.has(row.key)} onFocus=${() => setFocus(first + i)} onChoose=${onChoose} onOpen=${onOpen} />`)}
           </div>
         </div>
