@@ -7,6 +7,7 @@
 
 #include "base/checksum.h"
 #include "base/crc64_fold.h"
+#include "base/crc_combine.h"
 
 namespace verbena {
 namespace {
@@ -125,6 +126,12 @@ uint32_t crc32c_combine(uint32_t a, uint32_t b, uint64_t b_size) {
 }
 uint64_t crc64_nvme_combine(uint64_t a, uint64_t b, uint64_t b_size) {
   return shift(a, b_size, crc64_nvme_powers, crc64_nvme_polynomial) ^ b;
+}
+
+uint64_t combine_crcs_of(Algorithm algorithm, uint64_t a, uint64_t b, uint64_t b_size) {
+  if (algorithm == Algorithm::crc64nvme) return crc64_nvme_combine(a, b, b_size);
+  const auto combine = algorithm == Algorithm::crc32 ? crc32_combine : crc32c_combine;
+  return combine(static_cast<uint32_t>(a), static_cast<uint32_t>(b), b_size);
 }
 
 }  // namespace verbena

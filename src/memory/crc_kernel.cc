@@ -4,6 +4,8 @@
 #include <bit>
 #include <vector>
 
+#include "base/crc_combine.h"
+
 namespace verbena::memory::cuda {
 namespace {
 
@@ -14,7 +16,7 @@ uint64_t top_bit(Algorithm algorithm) { return ones(algorithm) ^ (ones(algorithm
 
 // The register after so many zero bytes: a multiplication by x^(8 * bytes).
 uint64_t after_zeros(Algorithm algorithm, uint64_t crc, uint64_t bytes) {
-  return combine_crcs(algorithm, crc, 0, bytes);
+  return combine_crcs_of(algorithm, crc, 0, bytes);
 }
 
 // x^n modulo the polynomial of degree n is what remains of that polynomial. The top bit stands for x^0.
@@ -259,7 +261,7 @@ uint64_t join_crc(Algorithm algorithm, uint64_t address, uint64_t size, std::spa
   const uint64_t word = word_of(algorithm), block = crc_block / word;
   uint64_t all = 0;
   for (size_t i = 0; i < registers.size(); ++i) {
-    all = combine_crcs(algorithm, all, registers[i], word * std::min(block, words.count - i * block));
+    all = combine_crcs_of(algorithm, all, registers[i], word * std::min(block, words.count - i * block));
   }
   // The zeros behind the range taken back: the polynomial's own top bit is set, and so says which steps added it.
   for (uint64_t bit = 0; bit < 8 * words.pad; ++bit) {
@@ -267,13 +269,7 @@ uint64_t join_crc(Algorithm algorithm, uint64_t address, uint64_t size, std::spa
     if (added) all ^= polynomial(algorithm);
     all = (all << 1 | (added ? 1 : 0)) & ones(algorithm);
   }
-  return combine_crcs(algorithm, ones(algorithm), all, size) ^ ones(algorithm);
-}
-
-uint64_t combine_crcs(Algorithm algorithm, uint64_t a, uint64_t b, uint64_t b_size) {
-  if (algorithm == Algorithm::crc64nvme) return crc64_nvme_combine(a, b, b_size);
-  const auto first = static_cast<uint32_t>(a), second = static_cast<uint32_t>(b);
-  return algorithm == Algorithm::crc32 ? crc32_combine(first, second, b_size) : crc32c_combine(first, second, b_size);
+  return combine_crcs_of(algorithm, ones(algorithm), all, size) ^ ones(algorithm);
 }
 
 }  // namespace verbena::memory::cuda

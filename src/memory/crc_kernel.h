@@ -38,7 +38,4 @@ size_t crc_blocks(Algorithm algorithm, uint64_t address, uint64_t size);
 // The CRC of the range from the registers of its blocks, in order.
 uint64_t join_crc(Algorithm algorithm, uint64_t address, uint64_t size, std::span<const uint64_t> registers);
 
-// The CRC of a concatenation (checksum.h), of each of those algorithms.
-uint64_t combine_crcs(Algorithm algorithm, uint64_t a, uint64_t b, uint64_t b_size);
-
 }  // namespace verbena::memory::cuda

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/crc_combine.h"
+
 namespace verbena::client {
 namespace {
 
@@ -72,7 +74,7 @@ Outcome<std::optional<DeviceSums>> by_kernel(DeviceCopies& copies, DeviceCrc& ke
     for (; next < end; ++next) {
       const Piece& piece = pieces[next];
       const uint64_t crc = memory::cuda::join_crc(algorithm, piece.address, piece.size, registers.first(piece.blocks));
-      crcs[piece.range] = memory::cuda::combine_crcs(algorithm, crcs[piece.range], crc, piece.size);
+      crcs[piece.range] = combine_crcs_of(algorithm, crcs[piece.range], crc, piece.size);
       registers = registers.subspan(piece.blocks);
     }
   }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/bytes.h"
+#include "base/crc_combine.h"
 #include "base/decimal.h"
 #include "base/text.h"
 
@@ -20,18 +21,6 @@ std::string to_big_endian(uint64_t value, size_t size) {
   std::string raw(size, '\0');
   for (size_t i = size; i-- > 0; value >>= 8) raw[i] = static_cast<char>(value & 0xff);
   return raw;
-}
-
-// Algorithms whose checksums can be combined.
-uint64_t combine(Algorithm algorithm, uint64_t a, uint64_t b, uint64_t b_size) {
-  switch (algorithm) {
-    case Algorithm::crc32:
-      return crc32_combine(static_cast<uint32_t>(a), static_cast<uint32_t>(b), b_size);
-    case Algorithm::crc32c:
-      return crc32c_combine(static_cast<uint32_t>(a), static_cast<uint32_t>(b), b_size);
-    default:
-      return crc64_nvme_combine(a, b, b_size);
-  }
 }
 
 }  // namespace
@@ -95,7 +84,7 @@ std::optional<store::Checksum> combine_checksums(Algorithm algorithm, bool full_
       values += found->value;
       continue;
     }
-    crc = first ? big_endian(found->value) : combine(algorithm, crc, big_endian(found->value), part.size);
+    crc = first ? big_endian(found->value) : combine_crcs_of(algorithm, crc, big_endian(found->value), part.size);
     first = false;
   }
   if (full_object) return store::Checksum{algorithm, to_big_endian(crc, digest_size(algorithm)), 0};

@@ -1,5 +1,6 @@
 #include "store/logic/append_layout.h"
 
+#include "base/crc_combine.h"
 #include "store/logic/keys.h"
 
 namespace verbena::store {
@@ -50,12 +51,7 @@ std::optional<std::string> combine_crcs(Algorithm algorithm, std::string_view be
   if (before.size() != width || added.size() != width) return std::nullopt;
   const uint64_t a = keys::read_number(before), b = keys::read_number(added);
   std::string out;
-  if (wide) {
-    keys::append_number(out, crc64_nvme_combine(a, b, added_size), 8);
-    return out;
-  }
-  const auto combine = algorithm == Algorithm::crc32 ? crc32_combine : crc32c_combine;
-  keys::append_number(out, combine(static_cast<uint32_t>(a), static_cast<uint32_t>(b), added_size), 4);
+  keys::append_number(out, combine_crcs_of(algorithm, a, b, added_size), width);
   return out;
 }
 
