@@ -23,14 +23,6 @@ bool get_may_fall_back(const ClientError& error) {
          error.code == ErrorCode::malformed_reply || error.code == ErrorCode::local_error;
 }
 
-bool change_may_fall_back(const ClientError& error, bool repeatable) {
-  if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unsupported ||
-      error.code == ErrorCode::local_error) {
-    return true;
-  }
-  return repeatable && (speaks_against_door(error) || error.code == ErrorCode::server_error);
-}
-
 uint64_t expected_size(uint64_t room, const GetOptions& options) {
   return options.range && options.range->length > 0 ? std::min(room, options.range->length) : room;
 }
@@ -39,12 +31,21 @@ uint64_t expected_size(uint64_t room, const GetOptions& options) {
 
 namespace {
 
-using client::change_may_fall_back;
 using client::get_may_fall_back;
 using client::speaks_against_door;
 
 constexpr std::chrono::seconds token_rest{10};
 constexpr uint64_t part_size_min = 5 * MiB;
+
+// A change that may have happened is repeated only when making it twice is as good as once. The memory that a failed
+// PUT lent has been withdrawn by then, so the PUT cannot land after its successor.
+bool change_may_fall_back(const ClientError& error, bool repeatable) {
+  if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unsupported ||
+      error.code == ErrorCode::local_error) {
+    return true;
+  }
+  return repeatable && (speaks_against_door(error) || error.code == ErrorCode::server_error);
+}
 
 std::unexpected<ClientError> no_versions() {
   return fault(ErrorCode::unsupported, "the native door has versions in batches alone (get_many)");

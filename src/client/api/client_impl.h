@@ -51,9 +51,6 @@ struct DeviceSums;
 // True when the door failed, not the request: another door may succeed.
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
-// A change that may have happened is repeated only when making it twice is as good as once. The memory that a failed
-// PUT lent has been withdrawn by then, so the PUT cannot land after its successor.
-bool change_may_fall_back(const ClientError& error, bool repeatable);
 // Of a GET into memory of this size, as far as the request says it: without a range the object's size is not known yet,
 // and the memory's is the best estimate.
 uint64_t expected_size(uint64_t room, const GetOptions& options);
