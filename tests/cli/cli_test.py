@@ -1,6 +1,5 @@
 #!/usr/bin/python3
 """The command line as used by people and scripts."""
-import contextlib
 import json
 import os
 import pathlib
@@ -267,16 +266,7 @@ class CommandLine(CommandLineCase):
         self.run_program("sync", str(source), bucket)
         for command in (["ls", bucket], ["cp", "-n", "--recursive", bucket, str(self.home / "nowhere")],
                         ["stat", f"{bucket}/x\x1b]0;owned\x07"]):
-            seen, end = os.openpty()
-            try:
-                subprocess.run([program(), *command, "--native", self.server.native], env=self.env, stdout=end, timeout=60, check=True)
-            finally:
-                os.close(end)
-            text = b""
-            with contextlib.suppress(OSError):  # EIO: the other end is closed
-                while more := os.read(seen, 65536):
-                    text += more
-            os.close(seen)
+            text = self.on_terminal(*command, stream="stdout", check=True)
             self.assertNotIn(b"\x1b]", text)
             self.assertIn(b"\\x1b]0;owned", text)
         self.assertIn(b"\x1b]0;owned", self.run_program("ls", bucket).stdout)  # other programs want the name

@@ -1,19 +1,17 @@
 #!/usr/bin/python3
 """Files that are no plain ones, change, or cannot be read: nothing is lost without a word."""
-import contextlib
 import datetime
 import json
 import os
 import pathlib
 import shutil
 import stat
-import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 from command_line_case import DENIED, FAILURE, NOT_FOUND, USAGE, CommandLineCase  # noqa: E402
-from verbena_server import boto3_client, program  # noqa: E402
+from verbena_server import boto3_client  # noqa: E402
 
 # Of root's rights, those to enter every folder are taken.
 NOT_EVERYWHERE = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os.getuid() == 0 else ()
@@ -158,17 +156,7 @@ class Files(CommandLineCase):
         for command in (["put", "--verbose", str(source / name), place], ["get", "--verbose", place, str(copy)], ["cat", "--verbose", place],
                         ["cp", "--verbose", place, f"{place}2"], ["get", f"{place}-not-there", str(copy)],
                         ["rm", "--recursive", "--verbose", place]):
-            seen, end = os.openpty()
-            try:
-                subprocess.run([program(), *command, "--native", self.server.native], env=self.env, stdout=subprocess.DEVNULL,
-                               stderr=end, timeout=60)
-            finally:
-                os.close(end)
-            text = b""
-            with contextlib.suppress(OSError):  # EIO: the other end is closed
-                while more := os.read(seen, 65536):
-                    text += more
-            os.close(seen)
+            text = self.on_terminal(*command, stream="stderr")
             for steering in (b"\x1b]", "\u009b".encode(), "\u202e".encode()):
                 self.assertNotIn(steering, text, command)
             self.assertIn(b"\\x1b]0;owned\\x07\\u{9b}2J\\u{202e}", text, command)

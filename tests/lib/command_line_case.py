@@ -1,4 +1,6 @@
 """A test case of the command line: a server, and the program in an environment and a home of its own."""
+import contextlib
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -30,6 +32,21 @@ class CommandLineCase(unittest.TestCase):
                               timeout=120, stdin=subprocess.DEVNULL if input is None else None)
         self.assertEqual(done.returncode, expect, f"{args}\n{done.stdout!r}\n{done.stderr.decode()}")
         return done
+
+    def on_terminal(self, *args, stream, check=False):
+        """What the program writes to a terminal, which is its `stream`: stdout or stderr."""
+        seen, end = os.openpty()
+        try:
+            subprocess.run([program(), *args, "--native", self.server.native], env=self.env, timeout=60, check=check,
+                           **{"stdout": subprocess.DEVNULL if stream == "stderr" else None, stream: end})
+        finally:
+            os.close(end)
+        text = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while more := os.read(seen, 65536):
+                text += more
+        os.close(seen)
+        return text
 
     def bucket(self, name):
         self.run_program("mb", f"s3://{name}")

@@ -328,7 +328,17 @@ class VerbenaFile(AbstractBufferedFile):
         return self.fs.client.get(bucket, key, range=(start, end - start), if_match=self._etag).tobytes()
 
 
-class _Upload(tempfile.SpooledTemporaryFile):
+class _WholeOrNot:
+    """A file whose `with` discards it after an exception, and else closes it."""
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            self.discard()
+        else:
+            self.close()
+
+
+class _Upload(_WholeOrNot, tempfile.SpooledTemporaryFile):
     """Stores the written bytes as an object when it is closed. A `with` that ends by an exception discards them, and so
     does the finalizer of a file that was not closed. A wrapper's finalizer, and `with fsspec.open(...)` after an
     exception, close the file as any close() does, and so store what was written until then."""
@@ -357,12 +367,6 @@ class _Upload(tempfile.SpooledTemporaryFile):
         self._done = True
         super().close()
 
-    def __exit__(self, kind, value, trace):
-        if kind is not None:
-            self.discard()
-        else:
-            self.close()
-
     def close(self):
         if self._done:
             return
@@ -376,7 +380,12 @@ class _Upload(tempfile.SpooledTemporaryFile):
     commit = close
 
 
-class _PackedUpload(io.BufferedIOBase):
+class _AroundUpload(_WholeOrNot):
+    def __del__(self):
+        """Not that of `io`, which closes the file: the upload has its own finalizer."""
+
+
+class _PackedUpload(_AroundUpload, io.BufferedIOBase):
     """An _Upload of compressed bytes: stored and discarded as that is. Most of what compresses does not close its file."""
 
     def __init__(self, upload, packed):
@@ -392,12 +401,6 @@ class _PackedUpload(io.BufferedIOBase):
         self._upload.discard()
         super().close()
 
-    def __exit__(self, kind, value, trace):
-        if kind is not None:
-            self.discard()
-        else:
-            self.close()
-
     def close(self):
         if self.closed:
             return
@@ -409,18 +412,9 @@ class _PackedUpload(io.BufferedIOBase):
         super().close()
         self._upload.close()
 
-    def __del__(self):
-        """Not the inherited one, which closes the file: the upload has its own finalizer."""
 
-
-class _TextUpload(io.TextIOWrapper):
+class _TextUpload(_AroundUpload, io.TextIOWrapper):
     """An _Upload of text, or a _PackedUpload: stored and discarded as that is."""
 
-    def __exit__(self, kind, value, trace):
-        if kind is not None:
-            self.buffer.discard()
-        else:
-            self.close()
-
-    def __del__(self):
-        """Not the inherited one, which closes the file: the upload has its own finalizer."""
+    def discard(self):
+        self.buffer.discard()
