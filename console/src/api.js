@@ -36,7 +36,7 @@ async function errorOf(response) {
 // A browser takes segments of one or two periods for steps in a path and leaves them out.
 export const reachable = (key) => !key.split('/').some((part) => part === '.' || part === '..')
 // Whether a text can be the name of a bucket, which the server judges exactly: such a text is one part of a path, as it
-// is. Others, of an address that somebody made, would name an object in the path of a request.
+// is. A text with a slash, as a link to this page may have it, would name an object in the path of a request.
 export const isBucketName = (text) => /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(text)
 export const noBucketName = (text) => new ApiError(0, '', `“${text}” is no name of a bucket.`)
 export function pathOf(bucket, key) {

@@ -74,7 +74,7 @@ class Torch(PythonCase):
         self.client.put("bucket", "not-one", b"something else entirely")
         with self.assertRaises(ValueError):
             verbena.torch.load(self.client, "bucket", "not-one")
-        # Made by somebody else: torch cannot read a tensor there.
+        # A file that save() did not write: its tensor begins at an offset where torch cannot read it.
         head = b'{"tree": {"$tensor": 0}, "tensors": [["float32", [2], 2, 8]]}'
         made = b"".join((verbena.torch._MAGIC, len(head).to_bytes(8, "little"), head)).ljust(4096, b"\0") + bytes(64)
         self.client.put("bucket", "crafted", made)

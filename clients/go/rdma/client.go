@@ -239,7 +239,8 @@ func (c *Client) doAside(ctx context.Context, names []byte, work work) error {
 	}, func(call) {})
 }
 
-// Runs `run` in a goroutine that may go on alone. If it then succeeds, nobody takes its result, and `undo` follows it.
+// Runs `run` in a goroutine. If the context ends first, aside returns, and the goroutine goes on without it: where `run`
+// then succeeds, it calls `undo`, since no caller gets the result.
 func (c *Client) aside(ctx context.Context, run func(call) error, undo func(call)) error {
 	made, err := c.begin(ctx)
 	if err != nil {

@@ -186,7 +186,7 @@ func keysOfLeases(t *testing.T) int {
 	return keys
 }
 
-// The server counts what its leases hold: a lease that nobody knows was held until its time.
+// The server counts what its leases hold: a lease whose number no caller had got was held until its time was over.
 func TestALeaseOfAMatchThatNobodyWaitsForIsEnded(t *testing.T) {
 	client := connect(t, "native")
 	name := bucket(t, connect(t, "auto"), "go-lost-lease")
