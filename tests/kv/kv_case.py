@@ -21,12 +21,23 @@ class CacheServer(Server):
 
     def __init__(self, **options):
         super().__init__(memory=True, **options)
+        self.prefix = []  # of its command line
         self.at = ("127.0.0.1:0", "127.0.0.1:0")
 
     def start(self):
+        for left in reversed(range(20)):
+            try:
+                return self._start()
+            except RuntimeError:  # another program's connection may have one of its ports, which are of the range for clients
+                if self.at[0].endswith(":0") or left == 0:
+                    raise
+                time.sleep(0.5)
+
+    def _start(self):
         where = ["--memory"] if self.memory else [self.directory]
-        self.process = subprocess.Popen([program(), "server", *where, "--http", self.at[0], "--rdma", self.at[1], *self.args],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self.env)
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen([*self.prefix, program(), "server", *where, "--http", self.at[0], "--rdma", self.at[1], *self.args],
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.env)
         self._read_endpoints()
         self.at = (self.http.split("//")[1], self.native)
         return self

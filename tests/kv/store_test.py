@@ -491,6 +491,23 @@ class Breakers(unittest.TestCase):
         breaker.close()
 
 
+class Pauses(unittest.TestCase):
+    def test_it_is_longer_after_each_refusal_and_short_again_when_something_was_accepted(self):
+        with mock.patch.object(_breaker.time, "monotonic", lambda: now):
+            now = 100.0
+            pause = _breaker.Pause(1.0, most_s=3.0)
+            self.assertTrue(pause.over)
+            for at, lasts, first in ((100.0, 1, True), (101.0, 2, False), (103.0, 3, False), (106.0, 3, False), (200.0, 1, True)):
+                now = at
+                if at == 200.0:
+                    pause.ended()
+                self.assertEqual(pause.refused(), first)
+                now = at + lasts - 0.1
+                self.assertFalse(pause.over or pause.refused())  # one that was under way makes it no longer
+                now = at + lasts
+                self.assertTrue(pause.over)
+
+
 class Batches(Case):
     """What get_many and put_many have for caches."""
 

@@ -23,10 +23,24 @@ def remove(store, namespaces):
             store._client.remove_many([(store.bucket, key) for key in keys]).check()
 
 
+def before_loads(one, call):
+    """Calls with a step's loads, after the question and before the workers load."""
+    scheduling, decide = one.connector._scheduling, one.connector.build_connector_meta
+
+    def wrapped(output):
+        meta = decide(output)
+        for moved in meta.loads:
+            call(scheduling, moved)
+        return meta
+    one.connector.build_connector_meta = wrapped
+
+
 class Case(unittest.TestCase):
+    server_class = kv_case.CacheServer
+
     @classmethod
     def setUpClass(cls):
-        cls.server = kv_case.CacheServer()
+        cls.server = cls.server_class()
         cls.server.start()
 
     @classmethod

@@ -15,25 +15,13 @@ torch = kv_case.torch_or_skip()
 import engine  # noqa: E402
 import vllm_host  # noqa: E402
 from engine import Request  # noqa: E402
-from vllm_case import SHARED, Case, requests  # noqa: E402
+from vllm_case import SHARED, Case, before_loads, requests  # noqa: E402
 
 from verbena.kv import _blocks, _removal  # noqa: E402
 from verbena.kv._vllm_verdicts import Computed, Verdicts  # noqa: E402
 
 OLDER = {"without": ("KVConnectorWorkerMetadata",)}  # a host whose workers cannot say which step an output is of
 PROMPT = [*SHARED, *range(200, 231)]  # six blocks that are stored, seven that are computed in the step of the load, and a part
-
-
-def before_loads(one, call):
-    """Calls with a step's loads, after the question and before the workers load."""
-    scheduling, decide = one.connector._scheduling, one.connector.build_connector_meta
-
-    def wrapped(output):
-        meta = decide(output)
-        for moved in meta.loads:
-            call(scheduling, moved)
-        return meta
-    one.connector.build_connector_meta = wrapped
 
 
 def remove_one(scheduling, moved, index, rank):

@@ -1,4 +1,5 @@
-"""A breaker: after failures in a row calls are refused at once, until a probe in the background succeeds."""
+"""A breaker: after failures in a row calls are refused at once, until a probe in the background succeeds. And a pause, for what a server
+that is well refuses."""
 import threading
 import time
 
@@ -54,3 +55,28 @@ class Breaker:
 
     def close(self):
         self._end.set()
+
+
+class Pause:
+    """After a refusal nothing is tried for `first_s` seconds, after each further one in a row for twice as long, up to `most_s`. Any thread."""
+
+    def __init__(self, first_s, most_s=10.0):
+        self._first_s, self._most_s, self._lock = first_s, most_s, threading.Lock()
+        self._next_s, self._until = first_s, 0.0
+
+    @property
+    def over(self):
+        return time.monotonic() >= self._until
+
+    def refused(self):
+        """Returns True for the first in a row; those that were under way in a pause make it no longer."""
+        with self._lock:
+            if not self.over:
+                return False
+            first, self._until = self._next_s == self._first_s, time.monotonic() + self._next_s
+            self._next_s = min(2 * self._next_s, self._most_s)
+            return first
+
+    def ended(self):
+        """Something was accepted."""
+        self._next_s = self._first_s

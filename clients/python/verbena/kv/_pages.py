@@ -89,7 +89,7 @@ class Pages:
 
     def set(self, keys, indices):
         """Of each page whether it is stored, by this call or before. The pool's memory is free when this returns."""
-        if not keys or not self._store.usable:
+        if not keys or not self._store.takes_saves:
             return [False] * len(keys)
         pages = self._pieces(indices, len(keys))
         items = self._items(keys, pages) if self._apart else None

@@ -83,3 +83,9 @@ def arrived(done, items):
 def is_miss(error):
     """Errors of an item that say nothing against the server: the block is not there, or has another size."""
     return isinstance(error, (errors.NoSuchKey, errors.InvalidRange, errors.BufferTooSmall))
+
+
+def is_refusal(error):
+    """Errors of a save by which a server that is well refuses it: no room, a quota, rights, load. What is there can be loaded all the
+    same."""
+    return isinstance(error, (errors.AccessDenied, errors.ServerError, errors.SlowDown, errors.TooLarge, errors.Unsupported))

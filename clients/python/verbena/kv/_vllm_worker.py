@@ -95,7 +95,7 @@ class Working:
             for layer in self._of_group(group):
                 layer.first, first = first, first + layer.size
             self._sizes[group] = first
-        self.store.agree("layout.json", self._layout())
+        self.store.agree("layout", self._layout())
 
     def _layout(self):
         tokens = self._config.cache_config.block_size
@@ -144,7 +144,7 @@ class Working:
             return
         log.info("verbena.kv: this worker's configuration differs from the scheduler's, which names the cache")
         self.store.close()
-        self.store = KvStore(description=description, documents={"layout.json": self._layout()} if self._sizes else {}, **self._options)
+        self.store = KvStore(description=description, documents={"layout": self._layout()} if self._sizes else {}, **self._options)
 
     def _removed(self):
         """Whether what was stored before the last reset is removed, and no save of then is in flight."""
@@ -283,7 +283,7 @@ class Working:
     def _begin_saves(self, saves, step):
         """Memory for the blocks of this step, which save_layer fills. As many steps are held at most as there are batches saved at once: a
         step is one batch, since a block of which some groups are missing is never found."""
-        if not self._saves or not (self.store.usable or not self._removed()):
+        if not self._saves or not (self.store.takes_saves or not self._removed()):
             return
         real = {group: {} for group in self._sizes}
         for moved in saves:

@@ -121,7 +121,7 @@ class VerbenaRemoteConnector(RemoteConnector):
     def _agree(self):
         if not self._agreed:  # older hosts tell the shape after the connector was made
             self._agreed = True
-            self._store.agree("chunks.json", {"head": 0 if self._plain else _HEAD, "bytes": self._full_bytes(), **self._forms()})
+            self._store.agree("chunks", {"head": 0 if self._plain else _HEAD, "bytes": self._full_bytes(), **self._forms()})
 
     def _full_bytes(self):
         size = getattr(self, "full_chunk_size_bytes", None) or getattr(self, "full_chunk_size", None)
@@ -351,7 +351,7 @@ class VerbenaRemoteConnector(RemoteConnector):
         """Returns when the chunks' memory is free again: the host lets go of it then."""
         self._agree()
         pairs = [(key, chunk) for key, chunk in zip(self._hashes(keys), memory_objs) if chunk is not None]
-        if not pairs or not self._store.usable:
+        if not pairs or not self._store.takes_saves:
             return
         arena, spans = self._arena([chunk for _, chunk in pairs])
         if self._plain and arena is not None:

@@ -122,7 +122,7 @@ class VerbenaStorage(_host.HiCacheStorage):
             return  # the pool only numbers pages that others hold
         buffers = buffers if isinstance(buffers, (list, tuple)) else [buffers]
         pages = Pages(self._store, name, pool, [Arena(self._store, one) for one in buffers])
-        self._store.agree(f"{name}.json", pages.layout())
+        self._store.agree(name, pages.layout())
         self._pages[name] = pages
 
     # ---- Pages of the pool ----

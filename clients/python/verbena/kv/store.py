@@ -7,7 +7,8 @@
     store.save(hashes, memory, 65536).result()           # blocks that are there already are not sent again
 
 A server that is lost, slow or wrong costs a call its deadline at most and counts as a miss; after a few failures in a
-row no call waits for it until a probe has succeeded.
+row no call waits for it until a probe has succeeded. One that refuses saves, since its disk or a quota is full, is not
+lost: saves pause, loads go on.
 """
 import collections
 import concurrent.futures
@@ -23,10 +24,10 @@ from .._client import connect
 from .._match import DISK, MEMORY
 from .._namespace import Mismatch, agree, canonical, namespace_id
 from ._blocks import Blocks, bytes_of
-from ._breaker import Breaker
+from ._breaker import Breaker, Pause
 from ._doubts import Doubts, is_doubt
 from ._statistics import Statistics
-from ._transfer import Load, Transfer, arrived, is_miss
+from ._transfer import Load, Transfer, arrived, is_miss, is_refusal
 
 log = logging.getLogger("verbena.kv")
 _MATCH_MAX = 65536  # hashes of one question
@@ -54,7 +55,7 @@ class Options:
     ttl: int = 0                 # seconds after which a block that was saved ends; 0: it has no end
     lease_ms: int = 0            # how long a block that was found can be loaded although it is evicted or removed
     failures_max: int = 3
-    retry_ms: int = 1000         # the breaker's first probe; doubled up to 10 s
+    retry_ms: int = 1000         # the breaker's first probe, and the first pause of saves that were refused; doubled up to 10 s
     threads: int = 4             # of loads and questions, and as many of saves
     saves_max: int = 16          # in flight; further ones are dropped
     label: str = ""              # part of the description: caches of other labels are others
@@ -84,6 +85,11 @@ def _as(default, value):
     return int(value) if isinstance(default, int) else value
 
 
+def _document(name):
+    """Its key ends as a description's does: a bounded bucket evicts neither."""
+    return f"{name}/namespace.json"
+
+
 def hash_of(value):
     """A block's hash as 16 or 32 bytes, from an engine's bytes, number or text."""
     if isinstance(value, (bytes, bytearray)) and len(value) in (16, 32):
@@ -106,14 +112,14 @@ class KvStore:
     """A cache of one namespace; any thread. Blocks are named by hashes of 16 or 32 bytes (hash_of)."""
 
     def __init__(self, bucket, description, *, documents=None, **options):
-        """`documents` are further ones that all users of the namespace share, as `agree` stores them. If they are given, nothing waits for
+        """`documents` are further facts by name that all users of the namespace share, as `agree` stores them. If they are given, nothing waits for
         the server, and what it or another document refuses is logged: the cache is not usable until all is agreed on."""
         self.options = Options.of({"bucket": bucket, **options})
         self.bucket, self.description = bucket, {**description, **({"label": str(self.options.label)} if self.options.label else {})}
         self.namespace = namespace_id(self.description)
         self.statistics = Statistics()
         self._documents = {"namespace.json": canonical(self.description).encode(),
-                           **{name: canonical(facts).encode() for name, facts in (documents or {}).items()}}
+                           **{_document(name): canonical(facts).encode() for name, facts in (documents or {}).items()}}
         self._client, self._verified, self._mismatch = None, False, None
         self._saves, self._flushing = threading.BoundedSemaphore(self.options.saves_max), threading.Lock()
         self._doubts, self._clearing, self._clears = Doubts(self.options.doubt_ms / 1000), threading.Lock(), collections.deque()
@@ -122,6 +128,7 @@ class KvStore:
         self._leased = {"lease_ms": self.options.lease_ms} if self.options.lease_ms else {}
         self._held = collections.deque(maxlen=_HELD_MAX)
         self._breaker = Breaker(self._probe, failures_max=self.options.failures_max, retry_s=self.options.retry_ms / 1000)
+        self._refusals = Pause(self.options.retry_ms / 1000)
         self._pool = concurrent.futures.ThreadPoolExecutor(self.options.threads, thread_name_prefix="verbena-kv")
         self._save_pool = concurrent.futures.ThreadPoolExecutor(self.options.threads, thread_name_prefix="verbena-kv-save")
         if documents is None:
@@ -152,8 +159,8 @@ class KvStore:
             self._breaker.open()
 
     def agree(self, name, facts):
-        """Facts that all users of the namespace share, stored once as `name` beside its description; others are a Mismatch."""
-        self._documents[name], self._verified = canonical(facts).encode(), False
+        """Facts that all users of the namespace share, stored once by this name beside its description; others are a Mismatch."""
+        self._documents[_document(name)], self._verified = canonical(facts).encode(), False
         self._agree_now()
 
     def _verify(self):
@@ -195,6 +202,11 @@ class KvStore:
         """Whether calls go to the server: it was seen, the breaker is closed, and no blocks are being removed by `clear`."""
         return self._verified and self._breaker.closed and not self._clears
 
+    @property
+    def takes_saves(self):
+        """Whether saves go to the server: it is usable, and has not refused one a moment ago."""
+        return self.usable and self._refusals.over
+
     def _succeeded(self):
         self._breaker.succeeded()
         self._doubts.answered()
@@ -203,6 +215,12 @@ class KvStore:
         self.statistics.add(errors=1)
         if self._breaker.failed():
             log.warning("verbena.kv: the server is lost (%s): everything is a miss until it answers again", error)
+
+    def _refused(self, error):
+        self.statistics.add(errors=1)
+        self._doubts.answered()
+        if self._refusals.refused():
+            log.warning("verbena.kv: the server refuses saves (%s): they pause, loads go on", error)
 
     def _missed_deadline(self):
         self.statistics.add(deadlines=1)
@@ -439,7 +457,7 @@ class KvStore:
 
     def save_items(self, items, memory, *, release=None):
         save, generation = Transfer(len(items), self.options.save_ms / 1000, release), self._generation
-        begun = bool(items) and self.usable and self._saves.acquire(blocking=False)
+        begun = bool(items) and self.takes_saves and self._saves.acquire(blocking=False)
         if begun and not _begin(self._save_pool, self._run_save, save, items, memory, generation):
             self._saves.release()
             begun = False
@@ -502,9 +520,12 @@ class KvStore:
         saved = outcome.count(True) - present if outcome else 0
         self.statistics.add(saves=1, blocks_saved=saved, blocks_present=present, blocks_dropped=len(items) - saved - present,
                             bytes_saved=saved * (bytes_of(items) // len(items)), save_us=int((time.monotonic() - began) * 1e6))
-        if error is not None:
+        if is_refusal(error):
+            self._refused(error)
+        elif error is not None:
             self._failed(error)
         else:
+            self._refusals.ended()
             self._succeeded()
 
 
