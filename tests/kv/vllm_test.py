@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """The vLLM connector under a host of our own: loaded by name, every method in its order, and a simulated engine that compares every block.
 
-    vllm_test.py            the part for CI
-    vllm_test.py --long     a server killed, and one frozen, at every step, with each way of loading and with two ranks
+    vllm_test.py            the part for CI: the server killed at every step of a small run
+    vllm_test.py --long     killed, and frozen, at every step of larger ones, with each way of loading and with two ranks
 """
 import abc
 import importlib
@@ -233,23 +233,35 @@ class Faults(Case):
         self.server.kill()
         self.server.start()
 
-    def run_with(self, when, what, after, **options):
+    def run_with(self, when, what, after, within=False, **options):
+        """A run with a fault at one step, before it or, `within`, after the scheduler has asked and before the workers load."""
         options = {"deadline_ms": 300, "lookup_ms": 100, "retry_ms": 100, "model": "faults", **options}
+        count = options.pop("count", 8)
         warm = self.engine(**options)
-        for request in requests(2):
+        for request in requests(2, count):
             warm.add(request)
         warm.run()
         warm.shutdown()
         one, slowest = self.engine(**options), 0.0
-        for request in requests(2, tag="f"):
+        for request in requests(2, count, tag="f"):
             one.add(request)
-        steps, more = 0, True
-        while more:
+        decide, steps, more, spent = one.connector.build_connector_meta, 0, True, 0.0
+
+        def decided(output):
+            nonlocal spent
+            meta, began = decide(output), time.monotonic()
             if steps == when:
                 what()
-            began = time.monotonic()
+            spent = time.monotonic() - began
+            return meta
+        if within:
+            one.connector.build_connector_meta = decided
+        while more:
+            if steps == when and not within:
+                what()
+            began, spent = time.monotonic(), 0.0
             more = one.step()
-            slowest = max(slowest, time.monotonic() - began)
+            slowest = max(slowest, time.monotonic() - began - spent)
             steps += 1
             if steps == when + 3:
                 after()
@@ -259,7 +271,7 @@ class Faults(Case):
         one.shutdown()
         self.good(one)
         last = self.engine(**options)  # loads what was stored around the fault
-        for request in requests(2, tag="last"):
+        for request in requests(2, count, tag="last"):
             last.add(request)
         last.run()
         last.shutdown()
@@ -303,16 +315,26 @@ class Faults(Case):
         self.good(one)
         one.shutdown()
 
+    def at_every_step(self, fault, **options):
+        """The same run again and again, with the fault one step later each time, until it has come after the last step."""
+        when = steps = 0
+        while when <= steps:
+            self.setUp()
+            steps = fault(when, **options)
+            when += 1
+        print(options, fault.__name__, "at each of", when, "steps", flush=True)
+        return when
+
+    def test_a_server_killed_at_every_step_of_a_small_run(self):
+        for options in ({}, {"within": True}, {"within": True, "load": "async"}):
+            self.assertGreater(self.at_every_step(self.killed, count=3, tokens_max=64, **options), 4)
+
     @unittest.skipUnless(LONG, "by hand")
     def test_at_every_step(self):
         for options in ({}, {"load": "async"}, {"blocks": 14, "tokens_max": 8}, {"tp": 2, "processes": True}):
             for fault in (self.killed, self.frozen):
-                when = steps = 0
-                while when <= steps:
-                    self.setUp()
-                    steps = fault(when, **options)
-                    when += 1
-                print(options, fault.__name__, "at each of", when, "steps", flush=True)
+                for within in (False, True):
+                    self.at_every_step(fault, within=within, **options)
 
 
 if __name__ == "__main__":
