@@ -71,6 +71,10 @@ class Request:
         self.rehash()
 
     @property
+    def all_token_ids(self):
+        return self.tokens
+
+    @property
     def num_tokens(self):
         return len(self.tokens)
 
@@ -94,12 +98,16 @@ class Worker:
         self.caches = {name: torch.zeros(2, blocks, BLOCK, HEADS, WIDTH, dtype=torch.int16) for name in self.layers}
         config = vllm_host.config(settings, tp=tp, rank=rank, **more)
         self.connector = vllm_host.load(config, vllm_host.KVConnectorRole.WORKER, vllm_host.cache_config(self.layers, blocks))
+        self.connector.set_eagle_prefix_cache_hashing(self.connector.supports_eagle_prefix_cache_hashing)
         self.connector.register_kv_caches(self.caches)
+        self.connector.set_host_xfer_buffer_ops(None)
+        assert self.connector.get_handshake_metadata() is None
 
     def step(self, meta, computed, finished, forward):
         """One engine step. `computed` has for each request its (hash, block) before this step, and those that the forward pass fills."""
-        self.connector.bind_connector_metadata(meta)
         self.connector.handle_preemptions(meta)
+        self.connector.bind_connector_metadata(meta)
+        assert self.connector.has_connector_metadata()
         late = self.late_start and (self.asynchronous or not meta.loads)
         if not late:
             self.connector.start_load_kv(None)
@@ -113,7 +121,9 @@ class Worker:
             self.connector.wait_for_save()
         _, received = self.connector.get_finished(finished)
         lost = self.connector.get_block_ids_with_load_errors()
-        stats, told = self.connector.get_kv_connector_stats(), self.connector.build_connector_worker_meta()
+        stats, events = self.connector.get_kv_connector_stats(), self.connector.get_kv_connector_kv_cache_events()
+        assert events is None  # they come with what the worker tells its scheduler
+        told = self.connector.build_connector_worker_meta()
         self.connector.clear_connector_metadata()
         return received or set(), lost, dict(stats.data) if stats else {}, told
 
@@ -191,6 +201,14 @@ class Engine:
         config.scheduler_config = types.SimpleNamespace(async_scheduling=ahead > 0)
         self.connector = vllm_host.load(config, vllm_host.KVConnectorRole.SCHEDULER,
                                         vllm_host.cache_config([f"model.layers.{i}.attn" for i in range(layers)], blocks))
+        kind = type(self.connector)
+        assert kind.get_required_kvcache_layout(config) is None
+        assert kind.requires_piecewise_for_cudagraph(settings) == (settings.get("load", "layers") == "layers")
+        assert kind.build_kv_connector_stats({}).is_empty() and kind.build_prom_metrics(config, {}, [], {}) is None
+        self.connector.bind_gpu_block_pool(None)
+        self.connector.set_xfer_handshake_metadata_pp_aware({})
+        assert self.connector.get_finished_count() is None and not self.connector.requires_kv_delivery
+        self.events = []  # of blocks, as the host publishes them
         self.free, self.held = list(range(1, blocks)), {}      # block 0 stands for none; held: block -> references
         self.cached, self.names = {}, {}                       # hash -> block, and back: what the engine itself has
         self.waiting, self.running, self.loading = [], [], {}  # loading: request id -> request
@@ -250,6 +268,7 @@ class Engine:
 
     def add(self, request):
         self.waiting.append(request)
+        self.connector.on_new_request(request)
 
     def _preempt(self):
         victim = self.running.pop()
@@ -356,6 +375,8 @@ class Engine:
         self.outputs.append(([(request, request.turn, request.num_computed_tokens) for request in new + cached], results))
         while len(self.outputs) > (self.ahead if tokens else 0):
             self._advance(*self.outputs.pop(0))
+        self.events += self.connector.take_events()
+        assert not self.connector.has_pending_push_work()
         # The last one's end is told by one more step.
         return bool(self.waiting or self.running or self.loading or self.outputs or self.finished)
 
@@ -415,7 +436,10 @@ class Engine:
 
     def _finish(self, request):
         self.running.remove(request)
-        held, _ = self.connector.request_finished(request, list(request.block_ids))
+        if isinstance(self.connector, vllm_host.SupportsHMA):
+            held, _ = self.connector.request_finished_all_groups(request, (list(request.block_ids),))
+        else:
+            held, _ = self.connector.request_finished(request, list(request.block_ids))
         assert not held
         self._let_go(request.block_ids)
         self.finished.add(request.request_id)

@@ -48,7 +48,7 @@ class Case(unittest.TestCase):
         cls.server.__exit__(None, None, None)
 
     def engine(self, model=None, **options):
-        names = {"blocks", "layers", "tp", "tokens_max", "processes", "mla", "kv_role", "host", "ahead", "late_start"}
+        names = {"blocks", "layers", "tp", "tokens_max", "processes", "mla", "kv_role", "host", "ahead", "late_start", "events"}
         patient = {"deadline_ms": 20_000, "lookup_ms": 20_000}  # a busy machine is no lost server
         settings = self.server.settings(**{**patient, **{name: value for name, value in options.items() if name not in names}})
         return Engine(settings, model=model or self.id(), **{name: value for name, value in options.items() if name in names})

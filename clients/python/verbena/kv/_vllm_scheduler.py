@@ -4,6 +4,7 @@ import logging
 import time
 
 from ._removal import Removal
+from ._vllm_events import Events
 from ._vllm_namespace import adapter_of, all_ranks, describe, group_hash
 from ._vllm_verdicts import Computed, Verdicts
 from .store import KvStore, namespace_id
@@ -57,6 +58,7 @@ class Scheduling:
         self.store = KvStore(description=described[0], **options)
         self._found, self._tracked, self._loads = {}, {}, []
         self._verdicts, self._generation = Verdicts(self._block_size, _ahead(config)), 0
+        self._events = Events.of(config, self._block_size, len(self.namespaces))
         self._removal = None   # since a reset: of the blocks of before it
         self._opens = 0        # questions are answered again when this step's output is known; None: with the next step's
 
@@ -140,12 +142,21 @@ class Scheduling:
         known = len(tracked.request.block_hashes) if publishable is None else publishable
         complete = min(end // self._block_size, known, *map(len, block_ids))
         if complete > tracked.saved:
-            saves.append(self._moved(tracked, block_ids, tracked.saved, complete))
+            moved = self._moved(tracked, block_ids, tracked.saved, complete)
+            saves.append(moved)
+            if self._events is not None:
+                self._events.saving(tracked.request, tracked.saved, moved.hashes)
             tracked.saved = complete
 
-    def told(self, lost, step):
-        """A step's output: the blocks that any rank has lost, and which step it was, if the host tells it."""
-        self._verdicts.told(lost, step)
+    def told(self, lost, reached):
+        """A step's output: the blocks that any rank has lost, and what the workers tell of it, if the host passes that on."""
+        self._verdicts.told(lost, getattr(reached, "step", None))
+        if self._events is not None and reached is not None and reached.generation == self._generation:
+            self._events.stored(reached.stored)
+
+    def events(self):
+        """What was stored or removed since the last call, as the host's events."""
+        return self._events.take() if self._events is not None else ()
 
     def finished(self, request_id):
         self._tracked.pop(request_id, None)
@@ -158,6 +169,8 @@ class Scheduling:
         found."""
         self._generation += 1
         self._found.clear()
+        if self._events is not None:
+            self._events.cleared()
         held = {block for tracked in self._tracked.values() for ids in tracked.block_ids for block in ids}
         self._verdicts.reset(held.union(range(self._blocks or 0)))
         if self._removal is not None:

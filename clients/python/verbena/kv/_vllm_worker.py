@@ -4,6 +4,7 @@ The network never writes into the engine's tensors: a block that was given up at
 memory of the client's, and what has arrived in time is copied, layer by layer. Saves are copied within their step, and held until the
 scheduler tells which requests of that step have computed over blocks that some rank has lost.
 """
+import collections
 import dataclasses
 import logging
 
@@ -74,13 +75,14 @@ class Step:
 
 
 class Working:
-    def __init__(self, config, groups, asynchronous, description, options, saves):
+    def __init__(self, config, groups, asynchronous, description, options, saves, tells=False):
         self._config, self._groups, self._asynchronous, self._options, self._saves = config, groups, asynchronous, options, saves
         self.store = KvStore(description=description, **options)
         self._layers, self._sizes, self._steps, self._backend = {}, {}, [], None
         self._loading, self._lost, self._saving = {}, set(), []
         self._held, self._generation = {}, 0  # saves of a step, until the verdict on it
         self._judged = []                     # (saves of a step, its verdict), until the blocks of before a reset are removed
+        self._stored = collections.deque() if tells else None  # (how often the cache was reset, keys that were stored since)
         self._removal = None                  # since a reset: of the blocks of before it
 
     # ---- The engine's memory ----
@@ -337,11 +339,22 @@ class Working:
             return
         if len(held) == 1:
             saving, size = held[0], self._sizes[held[0].group]
-            self.store.save([saving.hashes[row] for row in rows[0]], saving.rows.memory, size, offsets=[row * size for row in rows[0]])
+            save = self.store.save([saving.hashes[row] for row in rows[0]], saving.rows.memory, size, offsets=[row * size for row in rows[0]])
         else:
             items = [(self.store.bucket, self.store.key(saving.hashes[row]), saving.start + row * self._sizes[saving.group],
                       self._sizes[saving.group]) for saving, some in zip(held, rows) for row in some]
-            self.store.save_items(items, held[0].rows.memory)
+            save = self.store.save_items(items, held[0].rows.memory)
+        if self._stored is not None:
+            keys, generation = [saving.hashes[row] for saving, some in zip(held, rows) for row in some], self._generation
+            save.when_drained(lambda: self._stored.append((generation, [key for key, one in zip(keys, save.outcome()) if one])))
+
+    def stored(self):
+        """Keys that were stored, by this rank or before, since the last call."""
+        keys = []
+        while self._stored:
+            generation, some = self._stored.popleft()
+            keys += some if generation == self._generation else ()
+        return keys
 
     def _rows_to_store(self, saving, dropped):
         if len(saving.copied) < len(self._of_group(saving.group)):

@@ -6,6 +6,7 @@
 Further settings are those of verbena.kv.Options, and `load`: "layers" (each layer waits for its own blocks) or "async" (the request
 waits outside the batch until all of them are there).
 """
+import collections
 import inspect
 import logging
 import os
@@ -15,6 +16,7 @@ try:
 except ImportError as error:
     raise ImportError(f"verbena.kv.vllm is loaded by vLLM, which cannot be imported here ({error}): install vllm") from error
 
+from ._vllm_events import wanted as events_wanted
 from ._vllm_namespace import describe, own_rank
 from ._vllm_scheduler import Plan, Scheduling
 from ._vllm_worker import Working
@@ -43,13 +45,17 @@ class VerbenaMetadata(Plan, _host.KVConnectorMetadata):
 if hasattr(_host, "KVConnectorWorkerMetadata"):
 
     class VerbenaReached(_host.KVConnectorWorkerMetadata):
-        """Which step a worker's output is of. Without it a step's output is taken as known when the engine must know it to go on."""
+        """Which step a worker's output is of, and which keys were stored since the step before: for each the number of ranks that have.
+        Without it a step's output is taken as known when the engine must know it to go on, and no events are told."""
 
-        def __init__(self, step):
-            self.step = step
+        def __init__(self, step, generation=0, stored=()):
+            self.step, self.generation, self.stored = step, generation, collections.Counter(stored)
 
         def aggregate(self, other):
-            return self if self.step <= other.step else other
+            """Of two ranks. They carry out the same steps, and begin with the same step after a reset."""
+            made = VerbenaReached(min(self.step, other.step), min(self.generation, other.generation), self.stored)
+            made.stored.update(other.stored)
+            return made
 
 
 if _HostStats is not None:
@@ -94,7 +100,7 @@ class VerbenaConnector(*_bases):
             parallel, rank = vllm_config.parallel_config, own_rank(vllm_config)
             first = getattr(parallel, "rank", 0) % (parallel.tensor_parallel_size * parallel.pipeline_parallel_size) == rank
             self._working = Working(vllm_config, groups, asynchronous, describe(vllm_config, rank), settings,
-                                    saves=first and kv_role != "kv_consumer")
+                                    saves=first and kv_role != "kv_consumer", tells=events_wanted(vllm_config))
 
     @staticmethod
     def _groups_of(vllm_config, kv_cache_config):
@@ -128,6 +134,10 @@ class VerbenaConnector(*_bases):
     def register_cross_layers_kv_cache(self, kv_cache, attn_backend):
         self._working.register_one(kv_cache, self._blocks or _blocks_of(kv_cache), attn_backend)
 
+    def handle_preemptions(self, *preempted):
+        """Nothing to do: a save is copied within its step, and what a load brings is copied into the engine's blocks by calls of the step
+        that asked for it."""
+
     def start_load_kv(self, forward_context, **kwargs):
         self._working.begin(self._get_connector_metadata())
 
@@ -154,7 +164,10 @@ class VerbenaConnector(*_bases):
         return VerbenaStats(data=new) if new and _HostStats is not None else None
 
     def build_connector_worker_meta(self):
-        return VerbenaReached(self._get_connector_metadata().step) if hasattr(_host, "KVConnectorWorkerMetadata") else None
+        if not hasattr(_host, "KVConnectorWorkerMetadata"):
+            return None
+        plan = self._get_connector_metadata()
+        return VerbenaReached(plan.step, plan.generation, self._working.stored())
 
     @classmethod
     def build_kv_connector_stats(cls, data=None):
@@ -179,8 +192,10 @@ class VerbenaConnector(*_bases):
         return VerbenaMetadata(**vars(plan))
 
     def update_connector_output(self, connector_output):
-        reached = getattr(connector_output, "kv_connector_worker_meta", None)
-        self._scheduling.told(connector_output.invalid_block_ids or (), getattr(reached, "step", None))
+        self._scheduling.told(connector_output.invalid_block_ids or (), getattr(connector_output, "kv_connector_worker_meta", None))
+
+    def take_events(self):
+        return self._scheduling.events()
 
     def request_finished(self, request, block_ids):
         self._scheduling.finished(request.request_id)
