@@ -182,16 +182,25 @@ def install(newer=True, **changes):
     sys.modules.pop("verbena.kv.lmcache", None)
 
 
+PLUGIN = {"remote_storage_plugin.verbena.module_path": "verbena.kv.lmcache", "remote_storage_plugin.verbena.class_name": "VerbenaAdapter"}
+
+
 def connect(url, loop, *, newer=True, plain=True, shape=(2, 2, 8, 16), size=1 << 20, model="model"):
-    """As the host's manager: the plugin's adapter by module and class, the first that can parse the URL makes the connector."""
+    """A connector by the plugin that this URL is for."""
+    return connect_as({"remote_url": url, "remote_serde": "naive", "remote_storage_plugins": ["verbena"],
+                       "extra_config": {"save_chunk_meta": not plain, **PLUGIN}}, loop, newer=newer, shape=shape, size=size, model=model)
+
+
+def connect_as(settings, loop, *, newer=True, shape=(2, 2, 8, 16), size=1 << 20, model="model"):
+    """As the host's manager: the adapters of the plugins by module and class, the first that can parse the URL makes the connector."""
     install(newer)
-    config = types.SimpleNamespace(remote_url=url, remote_serde="naive", use_layerwise=False,
-                                   extra_config={"save_chunk_meta": not plain, "remote_storage_plugin.verbena.module_path": "verbena.kv.lmcache",
-                                                 "remote_storage_plugin.verbena.class_name": "VerbenaAdapter"})
-    extra = config.extra_config
-    adapter = getattr(importlib.import_module(extra["remote_storage_plugin.verbena.module_path"]),
-                      extra["remote_storage_plugin.verbena.class_name"])()
-    assert isinstance(adapter, ConnectorAdapter) and adapter.can_parse(url) and not adapter.can_parse("redis://x:1")
+    config = types.SimpleNamespace(use_layerwise=False, **settings)
+    url, extra, adapters = config.remote_url, config.extra_config, []
+    for plugin in config.remote_storage_plugins:
+        module, name = (extra[f"remote_storage_plugin.{plugin}.{part}"] for part in ("module_path", "class_name"))
+        adapters.append(getattr(importlib.import_module(module), name)())
+    adapter = next(one for one in adapters if one.can_parse(url))
+    assert isinstance(adapter, ConnectorAdapter) and not adapter.can_parse("redis://x:1")
     metadata = types.SimpleNamespace(model_name=model, world_size=2, kv_dtype=torch.float16, use_mla=False, shape=torch.Size(shape))
     backend = LocalCPUBackend(size, newer)
     made = adapter.create_connector(types.SimpleNamespace(url=url, loop=loop, local_cpu_backend=backend, config=config, metadata=metadata))

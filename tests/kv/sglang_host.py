@@ -130,10 +130,15 @@ def install(base=HiCacheStorage, apart=True):
     sys.modules.pop("verbena.kv.sglang", None)
 
 
-def create(settings, pool=None, *, model="model", mla=False, tp=1, rank=0, apart=True, **more):
-    """As the host's factory for the backend "dynamic"; the pool is registered after it."""
+def create(settings, pool=None, **more):
+    """A backend with these settings."""
+    return create_as({"backend_name": "verbena", "module_path": "verbena.kv.sglang", "class_name": "VerbenaStorage", "interface_v1": 1,
+                      "verbena": settings}, pool, **more)
+
+
+def create_as(extra, pool=None, *, model="model", mla=False, tp=1, rank=0, apart=True, **more):
+    """As the host's factory for the backend "dynamic", by the extra configuration; the pool is registered after it."""
     install(apart=apart)
-    extra = {"backend_name": "verbena", "module_path": "verbena.kv.sglang", "class_name": "VerbenaStorage", "interface_v1": 1, "verbena": settings}
     config = types.SimpleNamespace(tp_rank=rank, tp_size=tp, pp_rank=0, pp_size=1, attn_cp_rank=0, attn_cp_size=1, is_mla_model=mla,
                                    enable_storage_metrics=False, is_page_first_layout=True, model_name=model, extra_config=extra,
                                    tp_lcm_size=None, **{"should_split_heads": False, **more})

@@ -216,13 +216,14 @@ def load(config, role, cache_config):
     return made(config, role, kv_cache_config=cache_config)
 
 
-def config(settings, *, block_size=4, tp=1, rank=0, mla=False, model="tiny", kv_role="kv_both", events=False):
+def config(settings, *, block_size=4, tp=1, rank=0, mla=False, model="tiny", kv_role="kv_both", events=False, transfer=None):
+    """`transfer`: what the engine was given as its KV transfer configuration."""
     space = types.SimpleNamespace
     return space(kv_events_config=space(enable_kv_cache_events=events), model_config=space(model=model, revision="main", dtype="float16", use_mla=mla),
                  cache_config=space(block_size=block_size, cache_dtype="auto", prefix_caching_hash_algo="sha256_cbor"),
                  parallel_config=space(tensor_parallel_size=tp, pipeline_parallel_size=1, rank=rank, decode_context_parallel_size=1),
-                 kv_transfer_config=space(kv_connector="VerbenaConnector", kv_connector_module_path="verbena.kv.vllm", kv_role=kv_role,
-                                          kv_connector_extra_config=settings))
+                 kv_transfer_config=space(**{"kv_connector": "VerbenaConnector", "kv_connector_module_path": "verbena.kv.vllm", "kv_role": kv_role,
+                                             **(transfer or {}), "kv_connector_extra_config": settings}))
 
 
 def cache_config(layers, blocks, block_size=4, groups=None):
