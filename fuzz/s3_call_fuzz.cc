@@ -1,10 +1,13 @@
 // Whole requests of S3, as the router gets them of a superuser: all documents, headers and queries of every verb.
 // Input: requests, each a line "METHOD TARGET", header lines, an empty line, a body; a line of "---" ends it. What an
 // input cannot know is filled in: the digest of a body for the value "?" of content-md5 or x-amz-checksum-crc32, and in
-// targets and bodies @UPLOAD, @VERSION and @ETAG, which earlier answers gave. Each request is answered, errors with a
-// document, and a store in memory stands behind.
+// targets, headers and bodies @UPLOAD, @VERSION, @ETAG and @SESSION, which earlier answers gave, and @MEMORY, the
+// client's. All headers are signed. Each request is answered, errors with a document, and a store in memory stands
+// behind. The calls and tokens of the dialects over reliable connections are served by a double of an RDMA device.
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +16,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "memory/arena.h"
+#include "rdma/rc/reliable_connections.h"
+#include "rdma/rc/test_device.h"
 #include "s3_http/routing/router.h"
 #include "store/memory/test_store.h"
 
@@ -104,17 +109,55 @@ Said take_request(std::string_view& rest) {
   return said;
 }
 
+memory::Arena& arena() {
+  static auto& one = *memory::Arena::create(16 * MiB)->release();
+  return one;
+}
+
+// One device for all inputs: opening it starts threads. What an input leaves there ends with it.
+class Reliable {
+ public:
+  static Reliable& get() {
+    static auto& one = *new Reliable;
+    return one;
+  }
+  void forget() {
+    connections->sessions.reap(deadline_in(std::chrono::hours(1)));
+    connections->connections.reap(deadline_in(std::chrono::hours(1)));
+  }
+  rdma::rc::test::Fabric device;
+  std::unique_ptr<rdma::rc::ReliableConnections> connections;
+  rdma::Dialects dialects;
+
+ private:
+  Reliable() {
+    device.memory.resize(4096);
+    auto endpoint = rdma::rc::Endpoint::create(arena(), {"127.0.0.1"}, [this] { return device.open(); });
+    connections = std::make_unique<rdma::rc::ReliableConnections>(std::move(*endpoint));
+    dialects.add(connections->connections);
+  }
+};
+
 class Server {
  public:
   Server() { log::set_level(log::Level::error); }
+  ~Server() { Reliable::get().forget(); }
   void serve(Said said) {
     fill_in(said);
+    // Such a READY waits for the client's write, which never comes here.
+    const bool prepares = said.target == "/.hipobj-rc/prepare";
+    if (said.target == "/.hipobj-rc/ready" && prepared_put_) return;
     s3::Call of;
     s3::Request request{of};
     request.call.identity.anonymous = false;
     request.call.identity.access_key = "AKID";
     request.call.identity.principal = auth::superuser();
-    request.call.identity.signed_headers = "host";
+    std::string signed_headers = "host";
+    for (const auto& [name, value] : said.headers) {
+      signed_headers += ';' + name;
+      if (prepares && name == "x-amz-rdma-op" && value == "PUT") prepared_put_ = true;
+    }
+    request.call.identity.signed_headers = signed_headers;
     request.call.peer_address = "127.0.0.1";
     request.call.request_id = "0123456789ABCDEF";
     request.method = said.method;
@@ -128,7 +171,9 @@ class Server {
     Body source(said.body);
     Sink sink;
     s3::Response response;
-    s3::Router router(service_, nullptr, {});
+    s3::RouterOptions options;
+    options.connections = Reliable::get().connections.get();
+    s3::Router router(service_, &Reliable::get().dialects, options);
     const std::function<s3::Headers()> trailing = [] { return s3::Headers(); };
     std::optional<bool> whole;
     boost::asio::io_context io;
@@ -153,10 +198,14 @@ class Server {
 
  private:
   void fill_in(Said& said) {
-    for (std::string* text : {&said.target, &said.body}) {
+    std::vector<std::string*> texts{&said.target, &said.body};
+    for (auto& [name, value] : said.headers) texts.push_back(&value);
+    for (std::string* text : texts) {
       replace_all(*text, "@UPLOAD", upload_);
       replace_all(*text, "@VERSION", version_);
       replace_all(*text, "@ETAG", etag_);
+      replace_all(*text, "@SESSION", session_);
+      replace_all(*text, "@MEMORY", memory_);
     }
     for (auto& [name, value] : said.headers) {
       if (value != "?") continue;
@@ -173,15 +222,14 @@ class Server {
     for (const auto& [name, value] : response.headers) {
       if (std::string_view(name) == "x-amz-version-id") version_ = std::string_view(value);
       if (std::string_view(name) == "etag") etag_ = std::string_view(value);
+      if (std::string_view(name) == "x-amz-rdma-session") session_ = std::string_view(value);
     }
   }
 
   int status_ = 0;
-  std::string upload_ = "none", version_ = "null", etag_ = "none";
-  static memory::Arena& arena() {
-    static auto& one = *memory::Arena::create(16 * MiB)->release();
-    return one;
-  }
+  std::string upload_ = "none", version_ = "null", etag_ = "none", session_ = std::string(32, '0');
+  const std::string memory_ = fmt::format("{:x}", Reliable::get().device.address());
+  bool prepared_put_ = false;
   store::in_memory::TestStore store_{arena()};
   auth::RootCredentials credentials_{{"AKID", "SECRET", ""}};
   auth::Verifier verifier_{credentials_, system_clock(), {}};

@@ -1,8 +1,9 @@
-// The x-amz-rdma-token header, and x-verbena-rdma-sealing beside it: any text parses to a token or an error, and an
-// accepted token survives a round trip.
+// The x-amz-rdma-token header, of objects and of calls that describe a queue pair, and x-verbena-rdma-sealing beside
+// it: any text parses to a token or an error, and an accepted token survives a round trip.
 #include <cstdlib>
 
 #include "fabric/ofi/address.h"
+#include "rdma/rc/peer_token.h"
 #include "rdma/sealing.h"
 #include "rdma/token.h"
 
@@ -15,6 +16,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (key && rdma::format_sealing(*key) != text) std::abort();
   const auto salt = rdma::parse_sealed(text);
   if (salt && rdma::format_sealed(*salt) != text) std::abort();
+  if (const auto peer = rdma::rc::parse_peer_token(text)) {
+    const auto same = rdma::rc::parse_peer_token(rdma::rc::format_peer_token(*peer));
+    if (!same || rdma::rc::format_peer_token(*same) != rdma::rc::format_peer_token(*peer)) std::abort();
+  }
   const auto token = rdma::parse_token(text);
   if (!token) return 0;
   if (rdma::redacted(*token).size() > 256) std::abort();

@@ -8,7 +8,7 @@
 namespace verbena::nixl {
 namespace {
 
-const Segments supported = {object, dram};
+const Segments supported = {object, dram, vram};
 
 class VerbenaEngine final : public Engine {
  public:
@@ -58,9 +58,11 @@ Status VerbenaEngine::register_segment(const BlobDescriptor& what, const Segment
     made = new ObjectKey(key_of(what));
     return success;
   }
-  if (segment != dram) return not_supported;
+  if (segment != dram && segment != vram) return not_supported;
   if (what.address == 0 || what.length == 0) return invalid_parameter;
-  auto registered = client_.register_memory(reinterpret_cast<void*>(what.address), what.length);
+  const DeviceBuffer on_device{.address = what.address, .size = what.length, .device = static_cast<int>(what.device)};
+  auto registered = segment == vram ? client_.register_memory(on_device)
+                                    : client_.register_memory(reinterpret_cast<void*>(what.address), what.length);
   if (!registered) {
     complain("registering memory: " + registered.error().message);
     return status_of(registered.error().code);

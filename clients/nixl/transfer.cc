@@ -46,13 +46,15 @@ void complain(const std::string& text) {
 std::expected<std::unique_ptr<Transfer>, Status> Transfer::prepare(Operation operation, const MetaList& local,
                                                                    const MetaList& remote, const std::string& bucket) {
   if (operation != read_op && operation != write_op) return std::unexpected(invalid_parameter);
-  if (local.segment() == vram) return std::unexpected(not_supported);
-  if (local.segment() != dram || remote.segment() != object || local.size() != remote.size() || local.size() == 0) {
+  const bool is_memory = local.segment() == dram || local.segment() == vram;
+  if (!is_memory || remote.segment() != object || local.size() != remote.size() || local.size() == 0) {
     return std::unexpected(invalid_parameter);
   }
   std::unique_ptr<Transfer> made(new Transfer(operation));
   for (size_t i = 0; i < local.size(); ++i) {
-    const Status added = made->add(i, local[i], remote[i], bucket);
+    const auto* memory = dynamic_cast<const LocalMemory*>(local[i].metadata);
+    const bool is_its = memory != nullptr && memory->buffer.on_device() == (local.segment() == vram);
+    const Status added = is_its ? made->add(i, local[i], *memory, remote[i], bucket) : invalid_parameter;
     if (added != success) return std::unexpected(added);
   }
   made->places_.clear();
@@ -73,14 +75,13 @@ std::pair<Transfer::Batch&, unsigned> Transfer::place_for(const LocalMemory& mem
   return {*batch, window};
 }
 
-Status Transfer::add(size_t number, const MetaDescriptor& local, const MetaDescriptor& remote,
+Status Transfer::add(size_t number, const Descriptor& local, const LocalMemory& memory, const MetaDescriptor& remote,
                      const std::string& bucket) {
-  const auto* memory = dynamic_cast<const LocalMemory*>(local.metadata);
   const auto* name = dynamic_cast<const ObjectKey*>(remote.metadata);
-  if (memory == nullptr || name == nullptr || local.length == 0) return invalid_parameter;
+  if (name == nullptr || local.length == 0) return invalid_parameter;
   if (remote.length != local.length) return mismatch;
-  const size_t offset = local.address - memory->address;
-  if (local.address < memory->address || offset > memory->length || local.length > memory->length - offset) {
+  const size_t offset = local.address - memory.address;
+  if (local.address < memory.address || offset > memory.length || local.length > memory.length - offset) {
     return invalid_parameter;
   }
   if (operation_ == write_op && remote.address != 0) {
@@ -91,7 +92,7 @@ Status Transfer::add(size_t number, const MetaDescriptor& local, const MetaDescr
     complain(name->key + " is written twice in one transfer");
     return invalid_parameter;
   }
-  auto [batch, window] = place_for(*memory);
+  auto [batch, window] = place_for(memory);
   BatchItem item{.bucket = bucket, .key = keys_.emplace_back(name->key)};
   item.offset = offset;
   item.size = local.length;

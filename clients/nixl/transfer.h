@@ -17,7 +17,7 @@
 
 namespace verbena::nixl {
 
-// Metadata of registered memory.
+// Metadata of registered memory, of the host or of a device.
 struct LocalMemory : Metadata {
   LocalMemory(const Descriptor& what, Buffer registered)
       : Metadata(true), address(what.address), length(what.length), buffer(std::move(registered)) {}
@@ -58,7 +58,8 @@ class Transfer final : public Request {
     std::future<Outcome<verbena::Transfer>> done;
   };
   explicit Transfer(Operation operation) : operation_(operation) {}
-  Status add(size_t number, const MetaDescriptor& local, const MetaDescriptor& remote, const std::string& bucket);
+  Status add(size_t number, const Descriptor& local, const LocalMemory& memory, const MetaDescriptor& remote,
+             const std::string& bucket);
   std::pair<Batch&, unsigned> place_for(const LocalMemory& memory);
   Status end(Batch& batch);
   void tell(const std::string& key, size_t number, const std::string& why);

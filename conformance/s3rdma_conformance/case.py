@@ -61,9 +61,9 @@ def expect_moved(target, reply, window, data, status=200):
 def expect_said(target, reply, size, status=200):
     check(reply.status == status, f"status {status} expected: {reply}")
     check(target.dialect.moved(reply) == status, f"a reply that says {status} by RDMA expected: {reply}")
-    check(reply.body == b"" and reply.header("content-length") == "0", f"Content-Length: 0 expected: {reply.header('content-length')}, {reply}")
+    check(reply.body == b"", f"an empty body expected: {reply}")
     check(reply.header("x-amz-rdma-bytes-transferred") == str(size), f"x-amz-rdma-bytes-transferred: {size} expected: {reply}")
-    check(reply.header("etag") is not None, f"an ETag expected: {reply}")
+    check(not target.dialect.tells_etag or reply.header("etag") is not None, f"an ETag expected: {reply}")
 
 
 def expect_stored(target, reply, key, data, status=200):

@@ -32,9 +32,13 @@ std::optional<Error> refuse_plain_rdma(const RouterOptions& options, const Call&
 // the digest.
 Result<bool> wants_md5(const Context& context);
 
+// Headers in which other vendors' clients lend memory. They send no body, read none, and take every 2xx for moved
+// bytes: a PUT of theirs would store an empty object, and a GET would seem to have moved.
+inline bool is_foreign_token(std::string_view name) { return name == "x-rdma-info" || name == "x-scal-rdma"; }
+
 // The request's token, with the key that seals its bytes if it is of ofi1s. nullopt without one. access_denied when one
 // of the two headers is not signed, invalid_rdma_token when one cannot be parsed or they do not belong together,
-// invalid_request when the key came without TLS.
+// invalid_request when the key came without TLS, rdma_not_supported when another vendor's header has one.
 Result<std::optional<rdma::Token>> read_token(const Context& context);
 
 // A GET into the client's window. The response holds a GET's headers already; this adds x-amz-rdma-*. When it returns

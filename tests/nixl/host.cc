@@ -2,7 +2,7 @@
 // table of virtual functions alone. Prints a line for each case that held, and exits with 1 at the first that did not.
 //
 // usage: nixl_host CASE BUCKET ENDPOINT NATIVE; the keys come from the environment. Cases: all, gone (the server is
-// killed when this prints "kill").
+// killed when this prints "kill"), device (libcuda.so.1 is tests/gpu's double).
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,12 +62,12 @@ struct Host {
   std::unique_ptr<Engine, Destroy> engine{nullptr, Destroy{&plugin}};
 };
 
-Metadata* memory(Engine& engine, void* at, size_t size) {
+Metadata* memory(Engine& engine, void* at, size_t size, Segment segment = dram) {
   BlobDescriptor what;
   what.address = reinterpret_cast<uintptr_t>(at);
   what.length = size;
   Metadata *made = nullptr, *loaded = nullptr;
-  EXPECT(engine.register_segment(what, dram, made) == success && made != nullptr);
+  EXPECT(engine.register_segment(what, segment, made) == success && made != nullptr);
   EXPECT(engine.load_local(made, loaded) == success && loaded != nullptr);
   return loaded;
 }
@@ -82,7 +82,8 @@ Metadata* object_named(Engine& engine, const std::string& key, uint64_t number =
 }
 
 struct Pairs {
-  MetaList local{dram}, remote{object};
+  explicit Pairs(Segment of = dram) : local(of) {}
+  MetaList local, remote{object};
   void add(void* at, size_t size, Metadata* held, size_t offset, Metadata* key) {
     MetaDescriptor here, there;
     here.address = reinterpret_cast<uintptr_t>(at);
@@ -262,7 +263,7 @@ void errors(Engine& engine) {
   MetaList on_device(vram);
   on_device.add(device.local[0]);
   device.local = MetaList(on_device);
-  EXPECT(run(engine, read_op, device) == not_supported);
+  EXPECT(run(engine, read_op, device) == invalid_parameter);  // memory of the host in a list of a device's
   Pairs twice = one(0, 10, 0, here);
   twice.add(bytes.data() + 10, 10, held, 0, here);
   EXPECT(run(engine, write_op, twice) == invalid_parameter);
@@ -271,7 +272,12 @@ void errors(Engine& engine) {
   EXPECT(run(engine, read_op, some) == not_found);
   BlobDescriptor on_gpu;
   Metadata* made = nullptr;
-  EXPECT(engine.register_segment(on_gpu, vram, made) == not_supported && made == nullptr);
+  EXPECT(engine.register_segment(on_gpu, vram, made) == invalid_parameter && made == nullptr);
+  on_gpu.address = reinterpret_cast<uintptr_t>(bytes.data());
+  on_gpu.length = bytes.size();
+  EXPECT(engine.register_segment(on_gpu, vram, made) != success && made == nullptr);  // it is the host's
+  EXPECT(engine.register_segment(on_gpu, block, made) == not_supported && made == nullptr);
+  on_gpu = {};
   EXPECT(engine.register_segment(on_gpu, dram, made) == invalid_parameter && made == nullptr);
 
   BlobList asked(object);
@@ -328,6 +334,47 @@ void gone(Engine& engine) {
   std::cout << "gone" << std::endl;
 }
 
+// A call of the driver's double, which stands in place of the driver.
+template <class Call>
+Call* of_double(const char* name) {
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+  EXPECT(driver != nullptr);
+  auto* const found = reinterpret_cast<Call*>(::dlsym(driver, name));
+  EXPECT(found != nullptr);
+  return found;
+}
+
+// Objects out of a GPU's memory and into it, which no CPU can read.
+void device_memory(Engine& engine) {
+  constexpr size_t count = 40, size = 30'000;
+  auto* const allocate = of_double<uint64_t(int, size_t)>("double_allocate");
+  const uint64_t from = allocate(0, count * size), to = allocate(0, count * size);
+  EXPECT(from != 0 && to != 0);
+  std::vector<unsigned char> sent(count * size), got(count * size);
+  fill(sent, 5);
+  of_double<void(uint64_t, const void*, size_t)>("double_poke")(from, sent.data(), sent.size());
+  auto* const source = reinterpret_cast<unsigned char*>(from);
+  auto* const target = reinterpret_cast<unsigned char*>(to);
+  Metadata* const held = memory(engine, source, count * size, vram);
+  Metadata* const into = memory(engine, target, count * size, vram);
+  std::vector<Metadata*> keys;
+  Pairs out(vram), in(vram), as_host(dram);
+  for (size_t i = 0; i < count; ++i) {
+    keys.push_back(object_named(engine, "device/" + std::to_string(i)));
+    out.add(source + i * size, size, held, 0, keys.back());
+    in.add(target + i * size, size, into, 0, keys.back());
+  }
+  as_host.add(source, size, held, 0, keys.front());
+  EXPECT(run(engine, write_op, as_host) == invalid_parameter);
+  EXPECT(run(engine, write_op, out) == success);
+  EXPECT(run(engine, read_op, in) == success);
+  of_double<void(void*, uint64_t, size_t)>("double_peek")(got.data(), to, got.size());
+  EXPECT(got == sent);
+  for (Metadata* each : keys) EXPECT(engine.deregister(each) == success);
+  for (Metadata* each : {held, into}) EXPECT(engine.deregister(each) == success);
+  std::cout << "device" << std::endl;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -335,13 +382,17 @@ int main(int count, char** words) {
   const Loaded loaded;
   const Plugin& plugin = *loaded.plugin;
   EXPECT(std::strcmp(plugin.name(), "VERBENA") == 0 && std::strlen(plugin.plugin_version()) != 0);
-  EXPECT(plugin.segments() == (Segments{object, dram}) && plugin.options().contains("bucket"));
+  EXPECT(plugin.segments() == (Segments{object, dram, vram}) && plugin.options().contains("bucket"));
   const Parameters given{
       {"bucket", words[2]}, {"endpoint_override", words[3]}, {"native", words[4]}, {"timeout_s", "10"}};
   Host host(plugin, given);
   EXPECT(host.engine != nullptr && !host.engine->init_failed());
   if (std::strcmp(words[1], "gone") == 0) {
     gone(*host.engine);
+    return 0;
+  }
+  if (std::strcmp(words[1], "device") == 0) {
+    device_memory(*host.engine);
     return 0;
   }
   positions();

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -14,6 +15,7 @@ sys.path.insert(0, str(HERE.parent / "lib"))
 from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client  # noqa: E402
 
 HOST, PLUGINS = sys.argv.pop(1), sys.argv.pop(1)
+CUDA_DOUBLE = os.environ.get("CUDA_DOUBLE")  # tests/gpu's library in place of the driver
 
 
 def environment():
@@ -38,6 +40,18 @@ class Plugin(unittest.TestCase):
             self.assertNotIn(SECRET_KEY, said)
             self.assertEqual(client.get_object(Bucket="blocks", Key="short")["Body"].read(), b"\3" * 100)
             self.hosted(server, "127.0.0.1:1")
+
+    @unittest.skipUnless(CUDA_DOUBLE, "without the driver's double")
+    def test_objects_in_memory_of_a_gpu(self):
+        with Server() as server, tempfile.TemporaryDirectory() as folder:
+            os.symlink(CUDA_DOUBLE, f"{folder}/libcuda.so.1")
+            client = boto3_client(server.http)
+            client.create_bucket(Bucket="blocks")
+            for native in (server.native, "127.0.0.1:1"):  # the native door, and HTTP alone
+                done = subprocess.run([HOST, "device", "blocks", server.http, native], env=dict(environment(), LD_LIBRARY_PATH=folder),
+                                      capture_output=True, text=True, timeout=120)
+                self.assertEqual((done.returncode, done.stdout), (0, "device\n"), done.stderr)
+            self.assertEqual(client.head_object(Bucket="blocks", Key="device/39")["ContentLength"], 30000)
 
     def test_a_server_that_is_gone(self):
         with Server() as server:

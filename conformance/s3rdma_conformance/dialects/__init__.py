@@ -4,6 +4,7 @@
 class Dialect:
     """What the cases need of a dialect. Cases that are written for one dialect's bytes use what that dialect has beyond this."""
     name = None
+    tells_etag = True  # in every reply that says that bytes have moved
 
     def __init__(self, provider, device, address):
         """`address`: of this host, as the server sees it."""

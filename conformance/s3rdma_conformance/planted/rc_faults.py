@@ -79,7 +79,7 @@ for fault in (
     ("failed-get-says-200", "a transfer that failed says success", (316, 317, 318, 319, 321), "ready", ready_said, status(408, 500)),
     ("full-is-500", "too many sessions are 500", (324,), "prepare", as_500, status(503)),
     ("late-ready", "a READY after the time of its session succeeds", (325,), "ready", ready_said, status(404)),
-    ("reply-unsaid-hipobj", "READY's answer has no x-amz-rdma-reply", (101, 180), "ready", header("x-amz-rdma-reply"), succeeded),
+    ("protocol-unsaid", "READY's answer has no x-amz-rdma-protocol", (101, 180), "ready", header("x-amz-rdma-protocol"), succeeded),
     ("wrong-sequence", "PREPARE tells another sequence number than the server has", (101,), "prepare",
      lambda q, r: r.set("x-amz-rdma-psn", f"{int(r.header('x-amz-rdma-psn'), 16) ^ 1 or 2:06x}"), succeeded),
     ("wrong-memory", "PREPARE tells another key than that of the PUT's memory", (180, 192), "prepare",

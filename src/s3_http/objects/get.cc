@@ -156,7 +156,7 @@ bool asks_for_object_alone(HeaderSpan headers) {
       case 't':
         return name != "transfer-encoding";
       case 'x':
-        if (name.starts_with("x-verbena-")) return false;
+        if (name.starts_with("x-verbena-") || is_foreign_token(name)) return false;
         return !name.starts_with("x-amz-") || std::ranges::find(said_of_the_caller, name) != said_of_the_caller.end();
       default:
         return true;
