@@ -31,7 +31,7 @@ class Ours {
     for (size_t at = 0; at < plain.size(); at += segment_size) {
       const size_t size = std::min(segment_size, plain.size() - at);
       const Place place{1, at, static_cast<uint32_t>(size)};
-      const Seals seals = server_->seal_records(place, plain.subspan(at, size), buffer.data() + at);
+      const Seals seals = *server_->seal_records(place, plain.subspan(at, size), buffer.data() + at);
       const MutableBytes sealed = buffer.subspan(at, size);
       if (!client_->open_records(place, seals, sealed, sealed.data())) give_up("a record does not open");
     }

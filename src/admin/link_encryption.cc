@@ -14,11 +14,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/aes_instructions.h"
 #include "base/fd.h"
-#ifdef __aarch64__
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
 
 namespace verbena::admin {
 namespace {
@@ -232,14 +229,12 @@ std::optional<std::vector<IpsecPolicy>> ipsec_policies() {
 }
 
 std::string aes_instructions() {
-#if defined(__x86_64__)
-  std::string out = __builtin_cpu_supports("aes") ? "AES-NI" : "";
-  if (__builtin_cpu_supports("vaes")) out += out.empty() ? "VAES" : ", VAES";
-  return out;
-#elif defined(__aarch64__)
-  return (::getauxval(AT_HWCAP) & HWCAP_AES) != 0 ? "ARMv8 AES" : "";
+  const AesInstructions& has = verbena::aes_instructions();
+  if (!has.aes) return {};
+#if defined(__aarch64__)
+  return "ARMv8 AES";
 #else
-  return {};
+  return has.vector_aes ? "AES-NI, VAES" : "AES-NI";
 #endif
 }
 

@@ -46,7 +46,7 @@ enum class Coverage : uint8_t {
   none,      // they may go readable
   in_doubt,  // ESP may end before the peer (a tunnel), or the policy is for some packets alone: of a mark, an
              // interface, a user or a security label
-  all,  // each must be encrypted up to the peer
+  all,       // each must be encrypted up to the peer
 };
 
 // An IPsec policy of this host's kernel: for which packets associations are used.
@@ -75,7 +75,7 @@ EncryptedPaths encrypted_paths(const std::vector<IpsecPolicy>& policies, const s
 // "10.0.0.1/32 to 10.0.0.2/32", "cannot be told of 10.1.0.0/16 to 10.2.0.0/16", "none".
 std::string describe(const EncryptedPaths& paths);
 
-// This processor's instructions for AES-GCM: "AES-NI, VAES", "ARMv8 AES"; empty: none.
+// This processor's instructions for AES, as OpenSSL uses them: "AES-NI, VAES", "ARMv8 AES"; empty: none.
 std::string aes_instructions();
 
 }  // namespace verbena::admin

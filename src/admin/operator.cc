@@ -268,7 +268,8 @@ Task<Result<Json>> Operator::sessions(Call& call) {
                     {"bytes_in", view.bytes_in},
                     {"bytes_out", view.bytes_out},
                     {"windows", view.windows},
-                    {"forward_secrecy", view.has_forward_secrecy}});
+                    {"forward_secrecy", view.has_forward_secrecy},
+                    {"sealed", view.sealed}});
   }
   co_return Json{{"total", views.size()}, {"sessions", std::move(list)}};
 }

@@ -2,10 +2,6 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#if defined(__aarch64__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,6 +9,7 @@
 #include <utility>
 
 #include "base/aead_available.h"
+#include "base/aes_instructions.h"
 
 namespace verbena {
 namespace {
@@ -26,17 +23,6 @@ const EVP_CIPHER* cipher(AeadKind kind) {
   static const EVP_CIPHER* const gcm = EVP_CIPHER_fetch(nullptr, "AES-256-GCM", nullptr);
   static const EVP_CIPHER* const chacha = EVP_CIPHER_fetch(nullptr, "ChaCha20-Poly1305", nullptr);
   return kind == AeadKind::chacha20_poly1305 ? chacha : gcm;
-}
-
-bool has_aes_instructions() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("aes") != 0 && __builtin_cpu_supports("pclmul") != 0;
-#elif defined(__aarch64__)
-  const unsigned long has = getauxval(AT_HWCAP);
-  return (has & HWCAP_AES) != 0 && (has & HWCAP_PMULL) != 0;
-#else
-  return false;
-#endif
 }
 
 unsigned char* raw(std::byte* p) { return reinterpret_cast<unsigned char*>(p); }
@@ -65,7 +51,7 @@ struct Aead::Context {
 bool aead_available(AeadKind kind) { return cipher(kind) != nullptr; }
 
 AeadKind fastest_aead() {
-  static const bool aes = has_aes_instructions() || !aead_available(AeadKind::chacha20_poly1305);
+  static const bool aes = aes_instructions().gcm() || !aead_available(AeadKind::chacha20_poly1305);
   return aes ? AeadKind::aes_256_gcm : AeadKind::chacha20_poly1305;
 }
 

@@ -137,16 +137,19 @@ struct SessionArguments : AdminArguments {
 };
 
 std::string sessions_text(const Json& answer) {
-  std::string out = fmt::format("{:<16} {:<22} {:<16} {:<12} {:>7} {:>10} {:>11} {:>11} {:>8}  {}\n", "session", "who",
-                                "from", "provider", "idle s", "requests", "in", "out", "windows", "since");
+  std::string out =
+      fmt::format("{:<16} {:<22} {:<16} {:<12} {:<17} {:>7} {:>10} {:>11} {:>11} {:>8}  {}\n", "session", "who", "from",
+                  "provider", "sealed", "idle s", "requests", "in", "out", "windows", "since");
   const Json& list = member_list(answer, "sessions");
   for (const Json& one : list) {
     const std::string account = member_text(one, "account");
     std::string who = member_text(one, "principal");
     who = who.substr(who.rfind(':') + 1);
-    fmt::format_to(std::back_inserter(out), "{:<16} {:<22} {:<16} {:<12} {:>7} {:>10} {:>11} {:>11} {:>8}  {}\n",
+    const std::string sealed = member_text(one, "sealed");
+    fmt::format_to(std::back_inserter(out), "{:<16} {:<22} {:<16} {:<12} {:<17} {:>7} {:>10} {:>11} {:>11} {:>8}  {}\n",
                    shown(member_text(one, "id")), shown(account + " " + who, 22), shown(member_text(one, "peer")),
-                   shown(member_text(one, "providers")), member_count(one, "idle_s"), member_count(one, "requests"),
+                   shown(member_text(one, "providers")), sealed.empty() ? "no" : shown(sealed),
+                   member_count(one, "idle_s"), member_count(one, "requests"),
                    format_size(member_count(one, "bytes_in")), format_size(member_count(one, "bytes_out")),
                    member_count(one, "windows"), shown(member_text(one, "opened")));
   }
@@ -175,7 +178,8 @@ int run_end_session(const SessionArguments& arguments) {
 
 void add_sessions(CLI::App& admin, int& exit_code) {
   const auto listing = std::make_shared<SessionArguments>();
-  CLI::App* sessions = admin_leaf(admin, "sessions", "native sessions: user, address, bytes; or end one", *listing);
+  CLI::App* sessions =
+      admin_leaf(admin, "sessions", "native sessions: user, address, cipher, bytes; or end one", *listing);
   sessions->add_option("--account", listing->account, "only those of this account (its name or id)");
   const auto ending = std::make_shared<SessionArguments>();
   CLI::App* end = admin_leaf(*sessions, "end", "end a session: its client is informed, and may open another", *ending);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "fabric/sealing_names.h"
 #include "native/door_state.h"
 #include "native/endpoint.h"
 #include "native/session_http.h"
@@ -99,18 +100,28 @@ std::vector<NativeDoor::Moved> NativeDoor::moved() const {
 
 namespace {
 
+// Whether endpoint `i` is in `bits`, whose last one stands for all further ones.
+bool is_in(uint64_t bits, size_t i) { return (bits >> std::min<size_t>(i, 63) & 1) != 0; }
+
 // "local, tcp": the providers of the endpoints in `bits`.
 std::string providers_of(const DoorState& door, uint64_t bits) {
   std::vector<std::string_view> names;
   for (size_t i = 0; i < door.endpoints.size(); ++i) {
     const std::string& name = door.endpoints[i].provider;
-    if ((bits >> std::min<size_t>(i, 63) & 1) != 0 && std::ranges::find(names, name) == names.end()) {
-      names.push_back(name);
-    }
+    if (is_in(bits, i) && std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   std::string joined;
   for (const std::string_view name : names) joined.append(joined.empty() ? "" : ", ").append(name);
   return joined;
+}
+
+std::string_view sealed_by(const DoorState& door, const Session& session, uint64_t bits) {
+  for (size_t i = 0; i < door.endpoints.size(); ++i) {
+    if (is_in(bits, i) && protection_of(door.endpoints[i], session) == Protection::sealed) {
+      return fabric::name_of(session.sealing);
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -124,7 +135,9 @@ std::vector<NativeDoor::SessionView> NativeDoor::list_sessions() const {
     view.id = session->id;
     view.identity = session->identity;
     view.peer_address = session->peer_address;
-    view.providers = providers_of(*state_->door, read(session->told.endpoints));
+    const uint64_t in_use = read(session->told.endpoints);
+    view.providers = providers_of(*state_->door, in_use);
+    view.sealed = sealed_by(*state_->door, *session, in_use);
     view.opened_us = session->opened_us;
     view.idle = std::max(now - std::chrono::nanoseconds(read(session->last_used_ns)), std::chrono::nanoseconds(0));
     view.requests = read(session->told.requests);

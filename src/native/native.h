@@ -107,6 +107,8 @@ class NativeDoor {
     uint64_t requests = 0, bytes_in = 0, bytes_out = 0, windows = 0;  // served so far; windows that it lent
     uint32_t in_flight = 0, streams = 0;
     bool has_forward_secrecy = false;
+    // The cipher of the endpoints in use that are sealed: "aes-256-gcm"; empty: none is.
+    std::string_view sealed{};
   };
   std::vector<SessionView> list_sessions() const;
   // Ends the session after its requests, and notifies the client. False: no session of that id.

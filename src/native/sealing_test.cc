@@ -118,6 +118,26 @@ TEST_F(SealingTest, ASealedSessionTakesNothingPlainAndNothingOfAnother) {
   EXPECT_EQ(answers(), 1u);
 }
 
+TEST_F(SealingTest, TheListOfSessionsNamesTheCipherOfTheirEndpointsInUse) {
+  attach(true);
+  const auto listed = [&](uint64_t session) {
+    for (const auto& view : door_->list_sessions()) {
+      if (view.id == session) return std::string(view.sealed);
+    }
+    return std::string("no such session");
+  };
+  FakePeer sealed, plain;
+  offer({"chacha20-poly1305"}, &sealed);
+  offer(nullptr, &plain);
+  EXPECT_EQ(listed(sealed.session), "") << "nothing of it is in use";
+  const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
+  deliver(sealed.seal(wire::Type::hello, 1, hello), sealed.session, 1);
+  deliver(plain.seal(wire::Type::hello, 1, hello), 0, 2);
+  ASSERT_EQ(answers(), 2u);
+  EXPECT_EQ(listed(sealed.session), "chacha20-poly1305");
+  EXPECT_EQ(listed(plain.session), "");
+}
+
 TEST_F(SealingTest, ASessionThatIsNotSealedDoesNotComeInAnothersEnvelope) {
   attach(true);
   FakePeer sealed, plain;
@@ -126,6 +146,52 @@ TEST_F(SealingTest, ASessionThatIsNotSealedDoesNotComeInAnothersEnvelope) {
   deliver(plain.seal(wire::Type::hello, 1, wire::Hello{.message_size_max = 16 * KiB, .address = {}}), sealed.session,
           1);
   EXPECT_EQ(answers(), 0u);
+}
+
+// The time of day: signatures and credentials have it, sealed sessions do not.
+TEST_F(SealingTest, ASealedSessionOutlivesClocksThatJumpAndIsNeverPlain) {
+  attach(true);
+  FakePeer peer;
+  offer({"aes-256-gcm"}, &peer);
+  deliver(peer.seal(wire::Type::hello, 1, wire::Hello{.message_size_max = 16 * KiB, .address = {}}), peer.session, 1);
+  EXPECT_EQ(answers(), 1u);
+  constexpr int64_t year_s = 365 * 24 * 3600;
+  uint64_t request = 1;
+  for (const int64_t shift_s : {year_s, -year_s, int64_t{0}}) {
+    clock_.shift_s = shift_s;
+    deliver(peer.seal(wire::Type::ping, ++request, Bytes()), 0, 1);
+    EXPECT_EQ(answers(), 0u) << "plain, at " << shift_s;
+    deliver(peer.seal(wire::Type::ping, ++request, Bytes()), peer.session, 1);
+    EXPECT_EQ(answers(), 1u) << shift_s;
+  }
+}
+
+TEST_F(SealingTest, CredentialsThatEndByAJumpOfTheClockEndTheirSealedSessionAndLeaveNoPlainOne) {
+  attach(true);
+  const auth::Credentials credentials{.access_key = "AKROOT", .secret_key = "secret/root", .session_token = {}};
+  const int64_t hour_s = 3600, now_s = system_clock().now_us() / 1'000'000;
+  credentials_.set(credentials, auth::superuser(), now_s + hour_s);
+  FakePeer peer, renewed;
+  offer({"aes-256-gcm"}, &peer);
+  const wire::Hello hello{.message_size_max = 16 * KiB, .address = {}};
+  deliver(peer.seal(wire::Type::hello, 1, hello), peer.session, 1);
+  EXPECT_EQ(answers(), 1u);
+  clock_.shift_s = 2 * hour_s;
+  wire::Get get;
+  get.bucket = "bucket";
+  get.key = "none";
+  deliver(peer.seal(wire::Type::head, 2, get), peer.session, 1);
+  (void)answers();
+  EXPECT_EQ(door_->sessions(), 0u);
+  deliver(peer.seal(wire::Type::hello, 3, hello), 0, 1);
+  EXPECT_EQ(answers(), 0u) << "plain";
+  // The client opens another session, which is sealed again.
+  credentials_.set(credentials);
+  ASSERT_TRUE(offer({"aes-256-gcm"}, &renewed)[1].contains("sealed"));
+  deliver(renewed.seal(wire::Type::hello, 1, hello), 0, 1);
+  EXPECT_EQ(answers(), 0u);
+  deliver(renewed.seal(wire::Type::hello, 1, hello), renewed.session, 1);
+  EXPECT_EQ(answers(), 1u);
 }
 
 TEST_F(SealingTest, ThePortLearnsTheSessionsCipher) {

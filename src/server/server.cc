@@ -15,6 +15,7 @@
 #include "memory/budget.h"
 #include "server/door_limits.h"
 #include "server/dpu.h"
+#include "server/encryption_lines.h"
 #include "server/first_contents.h"
 #include "server/gpudirect.h"
 #include "server/network_parts.h"
@@ -371,6 +372,8 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_pt
   }
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   tell_networks(state->config, *state->identities);
+  const auto& fabric = state->cores[0].fabric;
+  tell_encryption(state->config, fabric != nullptr ? fabric->provider() : std::string_view());
   if (auto done = state->open_store(); !done) return std::unexpected(done.error());
   if (auto done = state->open_access_log(); !done) return std::unexpected(done.error());
   if (auto done = state->open_tracer(); !done) return std::unexpected(done.error());

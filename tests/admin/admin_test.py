@@ -113,6 +113,8 @@ class Info(AdminCase):
     def test_logs_are_the_servers_last_lines_and_those_that_come(self):
         lines = [json.loads(line) for line in self.run_program("admin", "logs", "--json").splitlines()]
         self.assertTrue(any("server: http=" in line["text"] for line in lines), lines)
+        for start in ("rdma.encryption: preferred: ", "payload in the clear: ", "encryption by the processor: ", "encryption PSP: "):
+            self.assertTrue(any(line["text"].startswith(start) for line in lines), (start, lines))
         self.assertTrue(all(line["level"] in ("info", "warn", "error") for line in lines))
         self.assertEqual(len(self.run_program("admin", "logs", "--lines", "2").splitlines()), 2)
         follower = self.open_program("admin", "logs", "-f", "--lines", "1")
@@ -122,6 +124,7 @@ class Info(AdminCase):
         while b"session opened" not in seen:
             seen = follower.stdout.readline()
             self.assertTrue(seen, "the follower has ended")
+        self.assertIn(b" sealed=none", seen)
         self.end_program(follower)
         self.assertEqual(self.ask("logs", {"level": "loud"})[0], 400)
 
@@ -394,6 +397,7 @@ class Sessions(AdminCase):
         self.assertEqual((session["account"], session["access_key"], session["peer"], session["providers"]),
                          (account["name"], account["access_key"], "127.0.0.1", "local"))
         self.assertIs(session["forward_secrecy"], True)
+        self.assertEqual(session["sealed"], "", "shared memory does not leave the host")
         self.assertLess(session["idle_s"], 30)
         self.assertIn(session["id"], self.run_program("admin", "sessions"))
         self.assertEqual(self.told("sessions", {"account": "root"})["sessions"], [])

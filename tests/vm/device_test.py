@@ -2,7 +2,9 @@
 """Operation of the device: configuration that is applied, or refused with the setting's name; its counters in the
 metrics; the findings of `verbena doctor`. Runs inside the virtual machine: tools/vm.sh run tests/vm/device_test.py
 [CASE...]"""
+import contextlib
 import json
+import pathlib
 import subprocess
 
 import guest
@@ -57,6 +59,48 @@ def values_that_the_device_refuses_are_named():
     for setting, word in REFUSED.items():
         said = Server(setting).refuses_to_start()
         assert word in said, f"{setting}: {said}"
+
+
+@contextlib.contextmanager
+def in_vlan(number):
+    """An interface of the VLAN above both ends of the link, with addresses of its own, and clients that go by them."""
+    guest.sh("modprobe 8021q")
+    before = guest.HTTP, guest.NATIVE
+    for n in (0, 1):
+        name = f"v{n}.{number}"
+        guest.sh(f"ip link add link v{n} name {name} type vlan id {number}")
+        guest.sh(f"sysctl -q -w net.ipv4.conf.v{n}/{number}.rp_filter=0 net.ipv4.conf.v{n}/{number}.accept_local=1")
+        guest.sh(f"ip addr add 10.78.0.{n + 1}/24 dev {name} && ip link set {name} up")
+        guest.sh(f"ip route add 10.78.0.{2 - n} dev {name} src 10.78.0.{n + 1} table {103 + n}")
+        guest.sh(f"ip rule add pref 10 iif lo from 10.78.0.{n + 1} to 10.78.0.{2 - n} lookup {103 + n}")
+    guest.sh(f"ip rule add pref 5 uidrange {guest.CLIENT_UID}-{guest.CLIENT_UID} to 10.78.0.1 lookup 104")
+    guest.HTTP, guest.NATIVE = "http://10.78.0.1:9000", "10.78.0.1:9100"
+    try:
+        yield
+    finally:
+        guest.HTTP, guest.NATIVE = before
+        guest.sh("ip rule del pref 5 to 10.78.0.1; ip rule del pref 10 lookup 103; ip rule del pref 10 lookup 104; "
+                 f"ip link del v0.{number}; ip link del v1.{number}")
+
+
+def rdma_goes_by_the_interface_of_its_vlan():
+    def sent():
+        return int(pathlib.Path("/sys/class/net/v0.100/statistics/tx_bytes").read_text())
+
+    with in_vlan(100):
+        said = Server("rdma.vlan=200").refuses_to_start()
+        assert "rdma.vlan 200" in said, said
+        server = Server("rdma.vlan=100", "rdma.token_networks=10.78.0.2").start()
+        try:
+            verbena("mb", "s3://faults", "--durability", "memory")
+            Mover(via="http", op="seed", size=MIB).must_succeed()
+            for door in ("native", "token"):
+                before, packets = sent(), guest.counters("rxe0", "sent_pkts")
+                Mover(via=door, op="get", size=MIB, encryption="preferred" if door == "native" else "off").must_succeed(door)
+                assert sent() - before >= MIB, f"{door}: {sent() - before} bytes by the VLAN's interface"
+                assert guest.counters("rxe0", "sent_pkts") - packets >= 256, "by the device"
+        finally:
+            server.stop()
 
 
 def port_counters_are_metrics():
@@ -146,5 +190,6 @@ def the_doctor_says_what_is_wrong():
 if __name__ == "__main__":
     guest.prepare()
     guest.run([the_device_name_and_gid_choose_the_device, the_completion_queue_has_the_configured_size,
-               values_that_the_device_refuses_are_named, port_counters_are_metrics, the_doctor_finds_the_device,
+               values_that_the_device_refuses_are_named, rdma_goes_by_the_interface_of_its_vlan, port_counters_are_metrics,
+               the_doctor_finds_the_device,
                the_doctor_tells_what_encrypts_below_the_device, the_doctor_says_what_is_wrong])

@@ -37,16 +37,6 @@ def server_is_well():
         Mover(via=door, op="get", size=100 * KIB, count=2).must_succeed(door)
 
 
-def moved(op):
-    return server.metric(f'verbena_fabric_bytes_total{{op="{op}"}}')
-
-
-def in_mid_transfer(op, before, size):
-    """Waits until part of `size` bytes has been moved."""
-    until(lambda: moved(op) > before, 60, f"the first bytes of a {op}")
-    assert moved(op) - before < size, "the transfer was over before the fault"
-
-
 # Without faults.
 
 def sizes_from_nothing_to_many_operations():
@@ -85,9 +75,9 @@ def many_clients_regions_and_endpoints():
 def killed(door, op, direction):
     size = 16 * MIB
     guest.shape("rate 80mbit")
-    before = moved(direction)
+    before = server.moved(direction)
     mover = Mover(via=door, op=op, size=size, part_size=64 * MIB)
-    in_mid_transfer(direction, before, size)
+    server.in_mid_transfer(direction, before, size)
     mover.signal(signal.SIGKILL)
     mover.end()
     guest.unshape()
@@ -109,12 +99,12 @@ def frozen(door, op, direction):
     and when it resumes all bytes have arrived."""
     size = 12 * MIB
     guest.shape("rate 120mbit")
-    before = moved(direction)
+    before = server.moved(direction)
     mover = Mover(via=door, op=op, size=size, part_size=64 * MIB, timeout=30)
-    in_mid_transfer(direction, before, size)
+    server.in_mid_transfer(direction, before, size)
     mover.signal(signal.SIGSTOP)
     try:
-        until(lambda: moved(direction) - before >= size, 30, "the rest of the transfer of a stopped client")
+        until(lambda: server.moved(direction) - before >= size, 30, "the rest of the transfer of a stopped client")
         guest.unshape()
         server_is_well()
         assert not mover.said("ok")
@@ -155,12 +145,12 @@ def the_server_restarts_under_the_command_line():
             file.write(os.urandom(40 * MIB))
         verbena("put", source, "s3://faults/cli")
         guest.shape("rate 120mbit")
-        before = moved("write")
+        before = server.moved("write")
         command = [*guest.AS_CLIENT, guest.verbena_server.program(), "get", "s3://faults/cli", target, "--via", "native",
                    "--attempts", "40", "-v"]
         getting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    env=dict(os.environ, AWS_ENDPOINT_URL=guest.HTTP, **guest.KEYS))
-        in_mid_transfer("write", before, 40 * MIB)
+        server.in_mid_transfer("write", before, 40 * MIB)
         server.kill()
         guest.unshape()
         server.start()

@@ -138,6 +138,15 @@ class Server:
     def metric(self, name):
         return self.metrics().get(name, 0)
 
+    def moved(self, op):
+        """Bytes of payload that its one-sided operations have moved: "write" or "read"."""
+        return self.metric(f'verbena_fabric_bytes_total{{op="{op}"}}')
+
+    def in_mid_transfer(self, op, before, size):
+        """Waits until part of `size` bytes has been moved."""
+        until(lambda: self.moved(op) > before, 60, f"the first bytes of a {op}")
+        assert self.moved(op) - before < size, "the transfer was over before the fault"
+
     def kill(self):
         self.process.kill()
         self.process.wait()

@@ -16,7 +16,7 @@ import time
 
 import guest
 from attacker import ATTACKS, READ_RESPONSES, SENDS, WRITES, Middle, opened
-from guest import KIB, Mover, Server, verbena
+from guest import KIB, MIB, Mover, Server, verbena
 
 SIZE = 256 * KIB
 # Keys and contents differ and everything is equally long, so that one's packets fit into the other's places. The last
@@ -241,9 +241,99 @@ def a_server_that_requires_it_serves_no_others():
     assert "payload over tcp would not be encrypted" in said, said
 
 
+BIG = 8 * MIB
+
+
+def killed_in_mid_transfer(server, op, direction, victim):
+    """Starts a sealed transfer on a slow link and calls `victim` with its client while bytes of it move."""
+    guest.shape("rate 40mbit")
+    before = server.moved(direction)
+    client = Mover(via="native", op=op, size=BIG, encryption="required", part_size=64 * MIB, seconds=200)
+    server.in_mid_transfer(direction, before, BIG)
+    victim(client)
+    guest.unshape()
+    return client
+
+
+def a_client_that_dies_in_a_sealed_transfer_leaves_the_server_well():
+    with served() as server:
+        Mover(via="http", op="seed", size=str(BIG)).must_succeed()
+        for op, direction in (("get", "write"), ("put", "read")):
+            killed_in_mid_transfer(server, op, direction, lambda client: client.signal(signal.SIGKILL)).end()
+            Mover(via="native", op=op, size=SIZE, encryption="required").must_succeed("native")
+
+
+def a_server_that_dies_in_a_sealed_transfer_leaves_no_wrong_byte():
+    """kill -9, and another server on the same data: the client opens another sealed session by itself."""
+    with served() as server:
+        Mover(via="http", op="seed", size=str(BIG)).must_succeed()
+        for op, direction in (("get", "write"), ("put", "read")):
+            client = killed_in_mid_transfer(server, op, direction, lambda _: server.kill())
+            server.start()
+            client.must_succeed("native", 220)
+            assert client.said("error"), "nobody noticed"
+        assert server.metric('verbena_sealed_refused_total{what="plain_message"}') == 0
+
+
+@contextlib.contextmanager
+def without_aes():
+    """What is started here believes that its processor has no AES instructions (OPENSSL_ia32cap(3))."""
+    os.environ["OPENSSL_ia32cap"] = "~0x200000200000000:0x0"
+    try:
+        yield
+    finally:
+        del os.environ["OPENSSL_ia32cap"]
+
+
+def a_side_without_aes_gets_another_cipher():
+    def get():
+        Mover(via="native", op="get", size=SIZE, encryption="required").must_succeed("native")
+
+    with contextlib.ExitStack() as stack:
+        with without_aes():
+            server = stack.enter_context(served())
+        get()
+        assert " sealed=chacha20-poly1305" in server.log() and " sealed=aes-256-gcm" not in server.log(), server.log()
+    with served() as server:
+        get()
+        assert " sealed=aes-256-gcm" in server.log() and " sealed=chacha20-poly1305" not in server.log(), server.log()
+        with without_aes():
+            get()
+        assert " sealed=chacha20-poly1305" in server.log(), server.log()
+        assert "encryption below rxe0: inline AES-XTS: absent; v0: " in server.log(), server.log()
+
+
+def a_storage_network_is_plain_and_everything_else_sealed():
+    """`listeners`: by the network of the client's session request."""
+    key, pieces = f"{SIZE}".encode(), pieces_of(SIZE)
+    rule = 'listeners=[{{networks: ["%s/32"], encryption: {}}}]' % guest.CLIENT
+    with served("rdma.encryption=required", "rdma.token_provider=none", rule.format("off")):
+        plain = crossing("preferred")
+        assert all(piece in plain for piece in pieces) and key in plain, "its network is plain"
+        refused = Mover(via="native", op="get", size=SIZE, encryption="required", seconds=3)
+        assert refused.end() == 3 and not refused.said("ok"), refused.lines
+    server = Server("rdma.encryption=off", rule.format("required")).start()
+    try:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content(SIZE))
+            file.flush()
+            # From another network, for HTTP from the client's needs TLS.
+            verbena("mb", "s3://faults", "--durability", "memory", "--via", "http", client=False)
+            verbena("put", file.name, f"s3://faults/{SIZE}", "--via", "http", client=False)
+        sealed = crossing("required")
+        assert not any(piece in sealed for piece in pieces) and key not in sealed
+        refused = Mover(via="native", op="get", size=SIZE, encryption="off", seconds=3)
+        assert refused.end() == 3 and not refused.said("ok"), refused.lines
+    finally:
+        server.stop()
+
+
 if __name__ == "__main__":
     guest.prepare()
     guest.run([nothing_of_a_sealed_session_can_be_read, sealed_objects_of_every_size_are_right,
                what_is_not_sealed_is_read_and_changed, attacks_in_turn_give_no_wrong_byte,
                attacks_on_messages_give_no_wrong_byte, attacks_on_writes_give_no_wrong_byte,
-               attacks_on_read_responses_give_no_wrong_byte, a_server_that_requires_it_serves_no_others])
+               attacks_on_read_responses_give_no_wrong_byte, a_server_that_requires_it_serves_no_others,
+               a_client_that_dies_in_a_sealed_transfer_leaves_the_server_well,
+               a_server_that_dies_in_a_sealed_transfer_leaves_no_wrong_byte, a_side_without_aes_gets_another_cipher,
+               a_storage_network_is_plain_and_everything_else_sealed])

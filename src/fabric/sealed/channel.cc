@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "base/copy.h"
 
 namespace verbena::fabric::sealed {
 namespace {
 
-constexpr uint64_t numbers_max = std::numeric_limits<uint64_t>::max() - records_per_segment;
-
 constexpr size_t waiting_overhead = 64;  // of a queued message, besides its bytes
+
+const Error used_up{.code = Errc::closed, .sys = 0, .context = "sealed: the connection's numbers are used up"};
 
 // Of the thread, not of each connection: thousands may be idle.
 thread_local std::vector<std::byte> outgoing, incoming;
@@ -31,7 +30,7 @@ Bytes joined(Bytes first, Bytes second, std::byte* place) {
 }  // namespace
 
 Result<void> Channel::transmit(Kind kind, Bytes first, Bytes second, const Transmit& transmit) {
-  if (sent_ == numbers_max) return fail(Errc::closed, "sealed: the connection's numbers are used up");
+  if (sent_ == numbers_max_) return std::unexpected(used_up);
   // The first envelope opens the connection, and is a message: queued ones wait for it.
   if (salt_) kind = Kind::open;
   const size_t start = start_of_body(kind), size = start + first.size() + second.size() + aead_tag_size;
@@ -47,7 +46,7 @@ Result<void> Channel::transmit(Kind kind, Bytes first, Bytes second, const Trans
   // An envelope that was not sent is sealed again under its number. Only one of them leaves this machine.
   if (auto sent = transmit(Bytes(out, size)); !sent) {
     // Whether something left is not known: its number must not come again.
-    if (sent.error() != Errc::would_block) sent_ = numbers_max;
+    if (sent.error() != Errc::would_block) sent_ = numbers_max_;
     return sent;
   }
   ++sent_;
@@ -79,7 +78,7 @@ Result<void> Channel::flush(const Transmit& transmit) {
 void Channel::close() {
   waiting_.clear();
   waiting_bytes_ = 0;
-  sent_ = numbers_max;
+  sent_ = records_ = numbers_max_;
 }
 
 std::optional<Channel::Opened> Channel::open(const Header& header, Bytes envelope) {
@@ -96,7 +95,8 @@ std::optional<Channel::Opened> Channel::open(const Header& header, Bytes envelop
   return Opened{header.kind == Kind::open ? Kind::message : header.kind, Bytes(incoming).first(sealed.size())};
 }
 
-Seals Channel::seal_records(const Place& place, Bytes plain, std::byte* out) {
+Result<Seals> Channel::seal_records(const Place& place, Bytes plain, std::byte* out) {
+  if (records_of(place.length) > numbers_max_ - records_) return std::unexpected(used_up);
   Seals seals{.first = records_, .tags = std::vector<AeadTag>(records_of(place.length))};
   for (size_t i = 0; i < seals.tags.size(); ++i) {
     const Place part = part_of(place, i);
@@ -118,7 +118,7 @@ bool Channel::open_records(const Place& place, const Seals& seals, Bytes sealed,
 }
 
 bool Channel::open_record(const Place& part, const Seals& seals, size_t i, Bytes sealed, std::byte* out) {
-  return seals.first <= numbers_max &&
+  return seals.first <= numbers_max_default &&
          ciphers_.records_in.open(seals.first + i, context_of(part), sealed, seals.tags[i], out);
 }
 

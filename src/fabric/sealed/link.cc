@@ -76,9 +76,9 @@ struct Ring {
 class SealedLink final : public Link {
  public:
   SealedLink(std::unique_ptr<Link> below, uint64_t session, const ConnectionKey& key, const Salt& salt,
-             unsigned epoch_bits)
+             unsigned epoch_bits, uint64_t numbers_max)
       : below_(std::move(below)),
-        channel_(session, derive(key, salt, Side::client, epoch_bits), salt, below_->message_size_max()) {}
+        channel_(session, derive(key, salt, Side::client, epoch_bits), salt, below_->message_size_max(), numbers_max) {}
 
   std::string_view provider() const override { return below_->provider(); }
   std::string address() const override { return below_->address(); }
@@ -221,23 +221,28 @@ class SealedLink final : public Link {
     return true;
   }
 
+  // False also where the numbers of records are used up: a new session has others.
   bool answer(Bytes body) {
     const auto want = decode_want(body);
     if (!want) return false;
     Ready ready;
     ready.id = want->id;
     std::vector<std::byte> out;
+    bool sealed = true;
     const bool lent = lent_->with(want->place, Access::server_reads, [&](MutableBytes from) {
       if (from.size() <= answer_inside_max) {
         ready.inside = from;
       } else if (!free_segments_.none() && up_.memory != nullptr) {
         ready.segment = free_segments_.take();
-        ready.seals = channel_.seal_records(want->place, from, up_.segment(ready.segment).data());
+        auto seals = channel_.seal_records(want->place, from, up_.segment(ready.segment).data());
+        sealed = seals.has_value();
+        if (sealed) ready.seals = std::move(*seals);
       } else {
         ready.refused = true;
       }
       encode(ready, out);
     });
+    if (!sealed) return false;
     if (!lent) {
       ready.refused = true;
       encode(ready, out);
@@ -258,11 +263,11 @@ class SealedLink final : public Link {
 
 }  // namespace
 
-std::unique_ptr<Link> seal(std::unique_ptr<Link> below, uint64_t session, const ConnectionKey& key,
-                           unsigned epoch_bits) {
+std::unique_ptr<Link> seal(std::unique_ptr<Link> below, uint64_t session, const ConnectionKey& key, unsigned epoch_bits,
+                           uint64_t numbers_max) {
   Salt salt;
   fill_random(salt);
-  return std::make_unique<SealedLink>(std::move(below), session, key, salt, epoch_bits);
+  return std::make_unique<SealedLink>(std::move(below), session, key, salt, epoch_bits, numbers_max);
 }
 
 }  // namespace verbena::fabric::sealed

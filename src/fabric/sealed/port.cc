@@ -119,7 +119,7 @@ class SealedPort final : public Port {
     Salt salt;
     std::ranges::copy(message.subspan(Header::size, salt_size), salt.begin());
     return std::make_shared<Peer>(header.session, derive(key, salt, Side::server, state_->options.epoch_bits),
-                                  below().message_size_max());
+                                  below().message_size_max(), state_->options.numbers_max);
   }
 
   // Forgets the connections of sessions that have ended. Their ids, and so their keys, never come again.

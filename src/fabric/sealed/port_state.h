@@ -38,8 +38,8 @@ class WaitingLine {
 
 // A session's connection to this port.
 struct Peer {
-  Peer(uint64_t session, Ciphers ciphers, size_t envelope_size_max)
-      : session(session), channel(session, std::move(ciphers), std::nullopt, envelope_size_max) {}
+  Peer(uint64_t session, Ciphers ciphers, size_t envelope_size_max, uint64_t numbers_max)
+      : session(session), channel(session, std::move(ciphers), std::nullopt, envelope_size_max, numbers_max) {}
 
   const uint64_t session;
   Channel channel;

@@ -8,6 +8,7 @@
 //    out of, the lent memory. So a byte in lent memory was authenticated before it came there.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "base/core.h"
@@ -15,6 +16,10 @@
 #include "memory/arena.h"
 
 namespace verbena::fabric::sealed {
+
+// A connection has so many numbers for each of its ciphers, and ends with them: a number and the records of a segment
+// add up to what 64 bits hold.
+inline constexpr uint64_t numbers_max_default = UINT64_MAX - 4;
 
 // Bytes by which the messages of the transport below must be longer.
 size_t message_overhead();
@@ -25,6 +30,7 @@ struct PortOptions {
   size_t buffers_max = 16;
   size_t buffers_per_peer_max = 4;
   unsigned epoch_bits = 24;  // keys are renewed after 2^epoch_bits messages, or records; less in tests
+  uint64_t numbers_max = numbers_max_default;  // a connection ends after so many messages, or records; less in tests
 };
 // `below` and `arena` must outlive the port. Used on the core's thread alone.
 std::unique_ptr<Port> seal(Core& core, Port& below, memory::Arena& arena, const PortOptions& options);
@@ -32,7 +38,7 @@ std::unique_ptr<Port> seal(Core& core, Port& below, memory::Arena& arena, const 
 // The client's side, for the session of `key`. At most one link for each session and port, ever: the server refuses a
 // second one.
 std::unique_ptr<Link> seal(std::unique_ptr<Link> below, uint64_t session, const ConnectionKey& key,
-                           unsigned epoch_bits = 24);
+                           unsigned epoch_bits = 24, uint64_t numbers_max = numbers_max_default);
 
 // Makes the metrics of this room, so that they are there before the first use.
 void export_metrics();

@@ -5,142 +5,12 @@
 #include <random>
 
 #include "fabric/sealed/channel.h"
-#include "fabric/sealed/counters.h"
 #include "fabric/sealed/frames.h"
-#include "fabric/sealed/test_wire.h"
+#include "fabric/sealed/test_sealed.h"
 #include "fabric/sealing_names.h"
 
 namespace verbena::fabric::sealed {
 namespace {
-
-ConnectionKey key_of(uint64_t session, Sealing sealing = Sealing::aes_256_gcm) {
-  ConnectionKey key;
-  key.bytes.fill(std::byte{static_cast<unsigned char>(session * 7 + 1)});
-  key.sealing = sealing;
-  return key;
-}
-
-Message pattern(size_t size, unsigned fill) {
-  Message bytes(size);
-  std::mt19937_64 random(fill);
-  for (auto& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
-
-bool contains(Bytes where, Bytes what) { return !std::ranges::search(where, what).empty(); }
-
-// One core with a sealed port that answers each message with itself. A message "peer" adds the sender.
-class SealedTest : public ::testing::Test {
- protected:
-  SealedTest() : arena(*memory::Arena::create(64 * MiB)), core(Core::Options{}), below(wire) {}
-  ~SealedTest() override {
-    client.reset();
-    if (!thread_.joinable()) return;
-    call_on(core, [this] { port.reset(); });
-    core.stop();
-    thread_.join();
-  }
-
-  void start(PortOptions options = {}) {
-    thread_ = std::thread([this] { core.run(); });
-    start_over(options);
-  }
-  // A new port: a session has one connection to a port, for ever.
-  void start_over(PortOptions options = {}) {
-    call_on(core, [&] {
-      port.reset();
-      peer = 0;
-      wire.arrived.clear();
-      port = seal(core, below, *arena, options);
-      port->on_connection([](uint64_t session, ConnectionKey* key) {
-        if (session == 0 || session > 9) return false;
-        if (key != nullptr) *key = key_of(session, session == 9 ? Sealing::chacha20_poly1305 : Sealing::aes_256_gcm);
-        return true;
-      });
-      port->on_message([this](PeerId, Bytes message) {
-        sessions_seen.push_back(port->sealed_session());
-        if (peer == 0) peer = *port->add_peer("client");
-        heard.emplace_back(message.begin(), message.end());
-        (void)port->send(peer, message);
-      });
-      return 0;
-    });
-  }
-  void connect(uint64_t session = 1, unsigned epoch_bits = 24) {
-    client = seal(std::make_unique<WireLink>(wire, core, below), session,
-                  key_of(session, session == 9 ? Sealing::chacha20_poly1305 : Sealing::aes_256_gcm), epoch_bits);
-  }
-
-  // The answers of the server within a bounded time; the error of a link that broke.
-  Result<Message> answer() {
-    Message got;
-    const Deadline until = deadline_in(limit);
-    while (got.empty() && SteadyClock::now() < until) {
-      VB_ASSIGN(const size_t events, client->poll([&](Bytes message) { got.assign(message.begin(), message.end()); }));
-      if (events == 0) client->wait(until);
-    }
-    if (got.empty()) return fail(Errc::timed_out, "test");
-    return got;
-  }
-  Result<Message> ask(std::string_view text) {
-    VB_TRY(client->send(as_bytes(text)));
-    return answer();
-  }
-  // Polls the client until the server's work is done.
-  template <class T>
-  T driven(Task<T> task) {
-    auto done = spawn_on(core, std::move(task));
-    while (done.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-      if (!client->poll([](Bytes) {})) break;
-      client->wait(deadline_in(std::chrono::milliseconds(1)));
-    }
-    return done.get();
-  }
-  std::shared_ptr<Window> window(const Lent& lent, Access access) {
-    auto opened = call_on(core, [&] { return port->open_window(peer, lent.descriptor(), access); });
-    EXPECT_TRUE(opened);
-    return {opened->release(), [this](Window* window) { call_on(core, [window] { delete window; }); }};
-  }
-  memory::Lease lease(Bytes bytes) {
-    auto lease = std::move(*arena->lease(bytes.size()));
-    std::ranges::copy(bytes, lease.data());
-    return lease;
-  }
-  // A GET of `bytes` into the client's memory: what is there after the server's answer; the error of either side.
-  Result<Message> get(Bytes bytes, uint64_t at = 0) {
-    Message into(bytes.size() + at, std::byte{0xaa});
-    VB_ASSIGN(const auto lent, client->lend(into, Access::server_writes));
-    VB_TRY(ask("a request"));
-    const auto source = lease(bytes);
-    const auto lands = window(*lent, Access::server_writes);
-    VB_TRY(driven(lands->write(source.bytes(), at, deadline_in(limit))));
-    VB_TRY(ask("done"));
-    return Message(into.begin() + static_cast<ptrdiff_t>(at), into.end());
-  }
-  // A PUT of `bytes` from the client's memory: what the server has.
-  Result<Message> put(Message bytes) {
-    VB_ASSIGN(const auto lent, client->lend(bytes, Access::server_reads));
-    VB_TRY(ask("a request"));
-    auto target = std::move(*arena->lease(bytes.size()));
-    const auto from = window(*lent, Access::server_reads);
-    VB_TRY(driven(from->read(target.bytes(), 0, deadline_in(limit))));
-    return Message(target.bytes().begin(), target.bytes().end());
-  }
-
-  Wire wire;
-  std::unique_ptr<memory::Arena> arena;
-  Core core;
-  WirePort below;
-  std::unique_ptr<Port> port;
-  std::unique_ptr<Link> client;
-  std::chrono::milliseconds limit{20'000};
-  PeerId peer = 0;
-  std::vector<Message> heard;
-  std::vector<uint64_t> sessions_seen;
-
- private:
-  std::thread thread_;
-};
 
 TEST_F(SealedTest, MessagesAndBytesArriveAndNothingOfThemIsOnTheWire) {
   const Message bytes = pattern(3 * MiB + 777, 1);
@@ -197,14 +67,75 @@ TEST_F(SealedTest, ChaChaServesWhereTheCpuHasNoAes) {
   EXPECT_TRUE(*put(bytes) == bytes);
 }
 
-TEST_F(SealedTest, KeysAreRenewedInBothDirections) {
-  start({.epoch_bits = 2});
-  connect(1, 2);
-  const Message bytes = pattern(2 * MiB, 3);
-  for (int i = 0; i < 8; ++i) {
-    EXPECT_TRUE(*get(bytes) == bytes);
-    EXPECT_TRUE(*put(bytes) == bytes);
+// What the transport has put into the client's memory is nothing without the message that names it.
+TEST_F(SealedTest, AClientThatReadsItsWindowEarlyGetsNothing) {
+  start();
+  connect();
+  Message memory(256 * KiB, std::byte{0xaa});
+  const Message before = memory;
+  auto lent = client->lend(memory, Access::server_writes);
+  ASSERT_TRUE(lent && ask("a request"));
+  std::mutex mutex;
+  std::vector<Message> held;
+  Message in_ring;
+  wire.written = [&](MutableBytes on_way) {
+    const std::lock_guard lock(mutex);
+    in_ring.assign(on_way.begin(), on_way.end());
+  };
+  call_on(core, [&] {
+    wire.to_client = [&](Message message) {
+      const std::lock_guard lock(mutex);
+      held.push_back(std::move(message));
+      return std::vector<Message>{};
+    };
+    return 0;
+  });
+  const auto bytes = pattern(256 * KiB, 20);
+  const auto source = lease(bytes);
+  const auto lands = window(**lent, Access::server_writes);
+  ASSERT_TRUE(spawn_on(core, lands->write(source.bytes(), 0, deadline_in(limit))).get());
+  ASSERT_TRUE(eventually([&] {
+    const std::lock_guard lock(mutex);
+    return !held.empty();
+  }));
+  EXPECT_TRUE(client->poll([](Bytes) {}));
+  EXPECT_TRUE(memory == before) << "all bytes have been written, and none is in the window";
+  {
+    const std::lock_guard lock(mutex);
+    ASSERT_EQ(in_ring.size(), bytes.size());
+    for (size_t at = 0; at < bytes.size(); at += 4096) {
+      EXPECT_FALSE(contains(in_ring, Bytes(bytes).subspan(at, 16))) << "the ring has sealed bytes alone";
+    }
+    const std::lock_guard arrives(wire.mutex);
+    for (Message& message : held) wire.arrived.push_back(std::move(message));
   }
+  EXPECT_TRUE(client->poll([](Bytes) {}));
+  EXPECT_TRUE(memory == bytes);
+}
+
+TEST_F(SealedTest, WithoutMemoryATransferIsRefusedAndLaterOnesAreWell) {
+  start();
+  connect();
+  Message memory(256 * KiB, std::byte{0xaa});
+  const Message before = memory;
+  auto lent = client->lend(memory, Access::server_writes);
+  ASSERT_TRUE(lent && ask("a request"));
+  const auto bytes = pattern(256 * KiB, 21);
+  const auto source = lease(bytes);
+  const auto lands = window(**lent, Access::server_writes);
+  std::vector<memory::Lease> all;
+  for (size_t size = segment_size; size >= 4 * KiB; size /= 2) {
+    while (auto one = arena->lease(size)) all.push_back(std::move(*one));
+  }
+  const auto refused = driven(lands->write(source.bytes(), 0, deadline_in(limit)));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), Errc::slow_down);
+  EXPECT_TRUE(ask("an answer that says so")) << "the connection is well";
+  EXPECT_TRUE(memory == before);
+  all.clear();
+  ASSERT_TRUE(driven(lands->write(source.bytes(), 0, deadline_in(limit))));
+  EXPECT_TRUE(ask("done"));
+  EXPECT_TRUE(memory == bytes);
 }
 
 TEST_F(SealedTest, AFullQueueDelaysAndLosesNothing) {
@@ -540,16 +471,6 @@ TEST_F(SealedTest, ASecondPeerOfOneConnectionIsRefused) {
   });
   ASSERT_TRUE(client->send(as_bytes("a hello of another session")));
   EXPECT_TRUE(eventually([&] { return call_on(core, [&] { return refused; }); }));
-}
-
-TEST(SealedChannel, ANumberIsNotUsedAgainAfterAFailureOfTheTransport) {
-  Channel channel(1, derive(key_of(1), {}, Side::client), Salt{}, 4096);
-  int sent = 0;
-  EXPECT_EQ(
-      channel.send(as_bytes("one"), {}, [&](Bytes) { return ++sent, Result<void>(fail(Errc::io_error)); }).error(),
-      Errc::io_error);
-  EXPECT_EQ(channel.send(as_bytes("two"), {}, [&](Bytes) { return ++sent, Result<void>(); }).error(), Errc::closed);
-  EXPECT_EQ(sent, 1);
 }
 
 TEST(SealedFrames, RandomBodiesAreReadOrRefused) {

@@ -87,7 +87,12 @@ Task<Result<void>> write_segment(PortStatePtr state, std::shared_ptr<Peer> peer,
   const uint8_t segment = peer->free_segments.take();
 
   Record record{.place = place, .inside = std::nullopt, .segment = segment, .seals = {}};
-  record.seals = peer->channel.seal_records(place, from, buffer.data());
+  auto seals = peer->channel.seal_records(place, from, buffer.data());
+  if (!seals) {
+    state->leave(*peer);  // its numbers are used up: a new session has others
+    co_return std::unexpected(seals.error());
+  }
+  record.seals = std::move(*seals);
   const WindowDescriptor ring{peer->rings->down_base, ring_size, peer->rings->down_key};
   auto window = state->below->open_window(peer->id, ring, Access::server_writes);
   Result<void> written;

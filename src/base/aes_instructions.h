@@ -1,0 +1,22 @@
+// This processor's instructions for AES-GCM, those that OpenSSL uses: what its variables of the environment
+// (OPENSSL_ia32cap, OPENSSL_armcap) take away from it is not there.
+#pragma once
+
+#include <string_view>
+
+namespace verbena {
+
+struct AesInstructions {
+  bool aes = false;
+  bool multiplication = false;  // without carry, for GCM's tag
+  bool vector_aes = false;      // VAES: several blocks at once
+  bool gcm() const { return aes && multiplication; }
+};
+
+// The processor's, of those that OpenSSL told in `settings` (OPENSSL_INFO_CPU_SETTINGS). Text that is not understood
+// takes nothing away.
+AesInstructions aes_instructions(std::string_view settings);
+// With this process's OpenSSL. Read once.
+const AesInstructions& aes_instructions();
+
+}  // namespace verbena
