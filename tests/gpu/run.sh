@@ -1,5 +1,6 @@
 #!/bin/sh
-# On a machine with an NVIDIA GPU (--memory rocm: AMD): what each way to its memory brings, every byte compared, as a table for docs/gpu.md.
+# On a machine with an NVIDIA GPU (--memory rocm: AMD): what each way to its memory brings, every byte compared, as tables
+# for docs/gpu.md.
 # Needs this repository's tests/ and a build: the program in $VERBENA or build/verbena, the Python client in
 # $CLIENT_PYTHON or build/python. Ends within 5 minutes.
 cd "$(dirname "$0")/../.." || exit 1
