@@ -135,7 +135,7 @@ class Locked:
     """Host memory that is page-locked for the device."""
 
     def __init__(self, driver, size):
-        self.driver, self.memory = driver, mmap.mmap(-1, size)
+        self.driver, self.memory = driver, mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.view = ctypes.c_char.from_buffer(self.memory)
         self.address = ctypes.addressof(self.view)
         driver.call("cuMemHostRegister_v2", ctypes.c_void_p(self.address), ctypes.c_size_t(size), ctypes.c_uint(0))

@@ -64,7 +64,7 @@ class Trial:
                 assert array.get(moved) == data[:moved], "a batch has not brought the objects' bytes"
                 assert put.device_path == got.device_path, f"a PUT went {put.device_path}, a GET {got.device_path}"
                 own = pinned_copy(driver, array, data, seconds)
-                with Hot(server):
+                with Hot(server).warm(lambda: client.get_into("gpu", "object", window)):
                     gets = rate(size, seconds, lambda: client.get_into("gpu", "object", window))
                 puts = rate(size, seconds, lambda: client.put("gpu", "object", window))
                 batches = rate(moved, seconds, lambda: client.get_many(places, window))
@@ -104,9 +104,9 @@ class Trial:
             self.way(server, "native", "verbs")
 
     def server(self, weights, rdma="127.0.0.1", **environment):
-        """One whose hot tier, half of its arena, has room for what is measured; for weights of that many bytes three times."""
+        """One whose hot tier, half of its arena, has room for what is measured, and for weights of that many bytes."""
         hot = max(self.given.batch * (64 << 10), self.size, 64 << 20)
-        arena = max(4 * hot, 3 * weights)
+        arena = 4 * hot + 3 * weights
         return Started(env={**os.environ, "VERBENA_ARENA_SIZE": str(arena), "VERBENA_CACHE_OBJECT_SIZE_MAX": "1GiB", **environment}, rdma=rdma)
 
     def __str__(self):

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import unittest
 
-from hip_driver import own
+from cuda_driver import Array, Locked
+from hip_driver import driver, own
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "on_device.py"
 NIC = pathlib.Path(os.environ[own("TEST_VERBENA_CUDA_DRIVER", "TEST_VERBENA_HIP_DRIVER")]).with_name("libverbena_nic_double.so")
@@ -55,6 +56,20 @@ class OnDevice(unittest.TestCase):
             if copies:
                 self.assertEqual(row[3], "copies: " + row[7])
         self.assertIn(f"verify_device: right, by {own('kernel', 'read_back')};", ran.done.stdout)
+
+    def test_both_yardsticks_of_a_batch_copy_each_piece_to_its_place(self):
+        device, piece = driver(), 5000
+        data, array = os.urandom(3 * piece), Array(device, 9 * piece)
+        locked = Locked(device, len(data))
+        locked.memory[:] = data
+        ways = device.copies([array.address + at * piece for at in (7, 0, 4)], locked, piece, device.stream())
+        self.assertEqual(ways[1] is None, own(False, True), "CUDA has one call for all")
+        for work in filter(None, ways):
+            array.set(bytes(array.size))
+            work()
+            got, gap = array.get(), bytes(3 * piece)
+            self.assertEqual(got, data[piece:2 * piece] + gap + data[2 * piece:] + gap[:2 * piece] + data[:piece] + gap[:piece])
+        locked.free()
 
     def test_a_wrong_byte_in_what_is_read_back_fails_every_row(self):
         ran = Ran(TEST_VERBENA_CUDA_WRONG="cuMemcpyDtoH_v2")

@@ -5,6 +5,7 @@
 # $CLIENT_PYTHON or build/python. Ends within 5 minutes.
 cd "$(dirname "$0")/../.." || exit 1
 : "${VERBENA:=$PWD/build/verbena}" "${CLIENT_PYTHON:=$PWD/build/python}"
-export VERBENA CLIENT_PYTHON
+: "${TEST_SERVER_START_S:=120}" # the arena is large, and all of it is page-locked
+export VERBENA CLIENT_PYTHON TEST_SERVER_START_S
 "$VERBENA" doctor | grep -i gpu
 exec timeout 300 python3 tests/gpu/on_device.py "$@"
