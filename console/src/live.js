@@ -1,8 +1,8 @@
 // What the server is doing now, from its metrics.
 import { html } from 'htm/preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { carried, quantile, rate, read, transports } from './metrics.js'
-import { count, seconds, shown, size } from './text.js'
+import { carried, gpus, quantile, rate, read, transports } from './metrics.js'
+import { count, plural, seconds, shown, size } from './text.js'
 import { Button, Loading, Problem } from './ui.js'
 
 const everyMs = 3000
@@ -48,7 +48,7 @@ export function Live({ session }) {
       <${Button} onClick=${() => setPaused(!paused)}>${paused ? 'Go on' : 'Pause'}<//></div></header>
     <${Problem} error=${error} />
     ${!now && !error && html`<${Loading} of="metrics" />`}
-    ${now && html`<${Doors} list=${list} /><${Providers} list=${list} /><${Tiles} list=${list} /><${Times} list=${list} /><${Fallbacks} now=${now} /><${Ports} now=${now} /><${Busiest} now=${now} />`}`
+    ${now && html`<${Doors} list=${list} /><${Providers} list=${list} /><${Gpus} list=${list} /><${Tiles} list=${list} /><${Times} list=${list} /><${Fallbacks} now=${now} /><${Ports} now=${now} /><${Busiest} now=${now} />`}`
 }
 
 const before = (list) => list.at(-Math.min(list.length, 6))
@@ -88,6 +88,17 @@ function Providers({ list }) {
   return html`<section class="card" aria-label="Bytes by provider"><h2>By provider</h2><table><thead><tr><th scope="col">Door</th><th scope="col">Provider</th><th scope="col">Carried by</th><th scope="col" class="much">Requests</th><th scope="col" class="much">In</th><th scope="col" class="much">Out</th><th scope="col" class="much">Requests, now</th><th scope="col" class="much">Bytes, now</th></tr></thead>
     <tbody>${rows.map((one) => html`<tr><th scope="row"><span class="dot ${one.door}"></span>${title[one.door] || one.door}</th><td>${shown(one.provider)}</td><td>${Object.fromEntries(transports)[one.transport] || shown(one.transport || '')}</td><td class="much">${count(one.requests)}</td><td class="much">${size(one.bytes_in)}</td><td class="much">${size(one.bytes_out)}</td>
       <td class="much">${same(one) ? `${count(perSecond(one, 'requests'))}/s` : '–'}</td><td class="much">${same(one) ? `${size(perSecond(one, 'bytes_in') + perSecond(one, 'bytes_out'))}/s` : '–'}</td></tr>`)}</tbody></table></section>`
+}
+
+// By the way of bytes to a GPU's memory. The server knows of one; the others are among the providers.
+function Gpus({ list }) {
+  const gpu = gpus(list.length > 1 ? before(list) : null, list.at(-1))
+  if (gpu === null) return null
+  const now = (value, shows) => (gpu.rates ? `${shows(value(gpu.rates))}/s` : '–')
+  return html`<section class="card" aria-label="Memory of GPUs"><h2>Memory of GPUs</h2><table><thead><tr><th scope="col">Way</th><th scope="col" class="much">To GPUs</th><th scope="col" class="much">From GPUs</th><th scope="col" class="much">Copies</th><th scope="col" class="much">Failed</th><th scope="col" class="much">To GPUs, now</th><th scope="col" class="much">From GPUs, now</th><th scope="col" class="much">Copies, now</th></tr></thead>
+    <tbody><tr><th scope="row">direct</th><td class="much">${size(gpu.toDevice)}</td><td class="much">${size(gpu.fromDevice)}</td><td class="much">${count(gpu.copies)}</td><td class="much">${count(gpu.failed)}</td>
+      <td class="much">${now((rates) => rates.toDevice, size)}</td><td class="much">${now((rates) => rates.fromDevice, size)}</td><td class="much">${now((rates) => rates.copies, count)}</td></tr></tbody></table>
+    <p class="hint">${plural(gpu.devices, 'GPU')}, ${count(gpu.lost)} of them lost (${plural(gpu.losses, 'time')} so far); ${size(gpu.mapped)} of clients’ memory is mapped${gpu.aside > 0 ? `; ${size(gpu.aside)} of the arena are set aside` : ''}. What goes the ways peer, shared and staged is counted as that of RDMA devices, shared memory and connections: where it ends, clients alone know and count.</p></section>`
 }
 
 function bars(totals, sum) {

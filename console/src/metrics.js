@@ -89,3 +89,20 @@ export function carried(reading) {
   const sum = all.reduce((total, one) => total + one.bytes, 0)
   return { sum, share: sum ? (all[0].bytes / sum) * 100 : 0, ways: all.filter((one) => one.bytes > 0) }
 }
+
+// What GPUs of this host copied for the server (the way `direct`); null: there are none. `rates`, in bytes and copies per
+// second since `before`, is null without that reading.
+export function gpus(before, now) {
+  const one = (name, where) => now.sum(`verbena_gpudirect_${name}`, where)
+  if (one('devices') === 0 && one('copies_total') === 0) return null
+  const perSecond = (name, where) => rate(before, now, `verbena_gpudirect_${name}`, where)
+  return {
+    devices: one('devices'), lost: one('lost_devices'), losses: one('losses_total'), mapped: one('mapped_bytes'), aside: one('set_aside_bytes'),
+    toDevice: one('bytes_total', { direction: 'to_device' }), fromDevice: one('bytes_total', { direction: 'from_device' }),
+    copies: one('copies_total'), failed: one('copies_failed_total'),
+    rates: before && {
+      toDevice: perSecond('bytes_total', { direction: 'to_device' }), fromDevice: perSecond('bytes_total', { direction: 'from_device' }),
+      copies: perSecond('copies_total')
+    }
+  }
+}

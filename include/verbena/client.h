@@ -445,6 +445,12 @@ enum class DeviceKind : uint8_t {
   rocm = 2,  // AMD, by HIP (libamdhip64.so, ROCm 5.0 or later)
 };
 
+// A dma-buf that the caller has exported.
+struct DmaBuf {
+  int descriptor = -1;  // the caller's, who may close it after register_memory()
+  uint64_t offset = 0;  // of the window's first byte, in bytes
+};
+
 // Memory of a device, whole or a part of one allocation (or of adjacent ones).
 struct DeviceBuffer {
   DeviceKind kind = DeviceKind::cuda;
@@ -456,6 +462,10 @@ struct DeviceBuffer {
   // the stream has got by then, and when the call returns all bytes are there for every stream. none: the caller has
   // waited.
   std::optional<uint64_t> stream = {};
+  // What RDMA devices are given for the way `peer`, in place of an export of the driver's. It must be of the memory at
+  // `address`: their bytes end there, wherever that is. A descriptor that is no dma-buf is refused when an RDMA device
+  // is given it, and the call goes another way. The other ways do not use it.
+  std::optional<DmaBuf> dma_buf = {};
 };
 
 // Memory registered for RDMA. A handle: copies and slices share the memory, which lives as long as any of them.
@@ -494,7 +504,8 @@ class Client {
   Outcome<Buffer> register_memory(void* data, size_t size) const;
   // Memory of a device, likewise. It serves get, put, get_many, put_many and their asynchronous forms, at every door,
   // and no CPU touches it. Checked now and at each call: invalid_argument if it is not the device's memory, reaches
-  // beyond its allocation, is managed memory, or has been freed since. unsupported: this machine has no driver for it;
+  // beyond its allocation, is managed memory, or has been freed since; now also if it does not lie inside its dma_buf,
+  // whose descriptor must be open. unsupported: this machine has no driver for it;
   // local_error: the driver's answer, with its name for it. A device that does not finish within operation_timeout is
   // timed_out, and the host memory of its copies is then given up.
   Outcome<Buffer> register_memory(const DeviceBuffer& memory) const;

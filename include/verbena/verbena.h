@@ -159,9 +159,12 @@ typedef struct verbena_device_memory {
   uint64_t size;
   int has_stream;  /* else the caller has waited for its own work on the memory */
   uint64_t stream; /* a CUstream or hipStream_t: calls come after what it has got by then */
+  int has_dmabuf;  /* RDMA devices are given a dma-buf of the caller's (verbena::DmaBuf) */
+  int dmabuf_fd;   /* may be closed after the call */
+  uint64_t dmabuf_offset; /* in it, of the byte at `address` */
 } verbena_device_memory;
 /* VERBENA_INVALID_ARGUMENT: not the device's memory, managed memory, or beyond its allocation (now, or freed when it is
- * used); VERBENA_UNSUPPORTED: no driver; VERBENA_LOCAL_ERROR: the driver's answer. */
+ * used), or not inside its dma-buf; VERBENA_UNSUPPORTED: no driver; VERBENA_LOCAL_ERROR: the driver's answer. */
 int verbena_register_device(verbena_client* client, const verbena_device_memory* memory, verbena_buffer** buffer);
 void* verbena_buffer_data(const verbena_buffer* buffer);
 size_t verbena_buffer_size(const verbena_buffer* buffer);

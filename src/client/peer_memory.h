@@ -10,11 +10,12 @@
 
 namespace verbena::client {
 
-// Where a window is: its first allocation and its last.
+// Where a window is: its first allocation and its last, and by what an RDMA device knows them.
 struct PeerPlace {
   memory::cuda::Platform platform = memory::cuda::Platform::cuda;
   int device = 0;
   uint64_t begin = 0, first_id = 0, last_id = 0;
+  uint64_t dma_buf = 0;  // the caller's, by the kernel's number of it; 0: what the driver exports
   static PeerPlace of(memory::cuda::Platform platform, const std::vector<memory::cuda::Allocation>& allocations);
   bool operator==(const PeerPlace&) const = default;
 };

@@ -1,5 +1,7 @@
 #include "memory/cuda_peer.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,9 +46,24 @@ PeerWrites peer_writes(const Driver& driver, int device) {
   return by_host ? PeerWrites::flushed : PeerWrites::unsure;
 }
 
+Outcome<GivenDmaBuf> GivenDmaBuf::of(int descriptor, uint64_t offset, uint64_t size) {
+  const auto refused = [](std::string why) { return std::unexpected(Fault{Fault::Kind::refused, std::move(why)}); };
+  GivenDmaBuf given{.descriptor = Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), .offset = offset};
+  struct stat found{};
+  if (!given.descriptor || ::fstat(given.descriptor.get(), &found) != 0) {
+    return refused("the dma-buf's descriptor is not open");
+  }
+  const auto whole = static_cast<uint64_t>(found.st_size);
+  if (offset > whole || size > whole - offset) {
+    return refused("the window ends beyond its dma-buf, which has " + std::to_string(whole) + " bytes");
+  }
+  given.number = found.st_ino;
+  return given;
+}
+
 Outcome<std::shared_ptr<const PeerMemory>> PeerMemory::of(const Driver& driver,
                                                           const std::vector<Allocation>& allocations, uint64_t address,
-                                                          uint64_t size) {
+                                                          uint64_t size, GivenDmaBuf given) {
   const int device = allocations.front().device;
   auto context = context_of(driver, device);
   if (!context) return std::unexpected(std::move(context).error());
@@ -56,15 +73,10 @@ Outcome<std::shared_ptr<const PeerMemory>> PeerMemory::of(const Driver& driver,
     return failed("the device does not order writes of other devices, and its driver does not flush them");
   }
   made->flushes_ = writes == PeerWrites::flushed;
-  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  const uint64_t first = down(allocations.front().begin, page);
-  const uint64_t last = up(allocations.back().begin + allocations.back().size, page);
-  const auto range = [&](uint64_t to) {
-    return made->export_range(std::max(down(address, to), first), std::min(up(address + size, to), last));
-  };
-  auto exported = range(device_page);
-  if (!exported) exported = range(page);
-  if (!exported && !made->by_address()) {
+  if (given.descriptor) {
+    made->dma_buf_ = std::move(given.descriptor);
+    made->begin_ = address - given.offset;
+  } else if (auto exported = made->export_window(allocations, address, size); !exported && !made->by_address()) {
     return failed(exported.error().text + ", and " + peer_module(driver.platform()) + " is not there");
   }
   for (const Allocation& one : allocations) {
@@ -78,6 +90,17 @@ Outcome<std::shared_ptr<const PeerMemory>> PeerMemory::of(const Driver& driver,
     if (auto piece = Physical::behind(driver, one)) made->pieces_.push_back(std::move(*piece));
   }
   return made;
+}
+
+Outcome<> PeerMemory::export_window(const std::vector<Allocation>& allocations, uint64_t address, uint64_t size) {
+  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t first = down(allocations.front().begin, page);
+  const uint64_t last = up(allocations.back().begin + allocations.back().size, page);
+  const auto range = [&](uint64_t to) {
+    return export_range(std::max(down(address, to), first), std::min(up(address + size, to), last));
+  };
+  auto exported = range(device_page);
+  return exported ? exported : range(page);
 }
 
 Outcome<> PeerMemory::export_range(uint64_t begin, uint64_t end) {

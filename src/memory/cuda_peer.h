@@ -24,14 +24,25 @@ enum class PeerWrites : uint8_t {
 };
 PeerWrites peer_writes(const Driver& driver, int device);
 
+// A dma-buf that the memory's user has exported.
+struct GivenDmaBuf {
+  // `refused`: the descriptor is not open, or [offset, offset + size) is not inside. Whether it is a dma-buf the kernel
+  // says when an RDMA device is given it.
+  static Outcome<GivenDmaBuf> of(int descriptor, uint64_t offset, uint64_t size);
+
+  Fd descriptor = {};   // this object's own
+  uint64_t offset = 0;  // of the window's first byte
+  uint64_t number = 0;  // the kernel's for this dma-buf; 0: there is none
+};
+
 // A range of addresses of a device. A dma-buf keeps the physical memory that was there, also if that is freed
 // meanwhile: is_there() says whether it is still the same.
 class PeerMemory {
  public:
   // [address, address + size), which these allocations cover. `failed`: no other device can reach it, or what one has
-  // written would not be sure to be seen.
+  // written would not be sure to be seen. `given` takes the place of an export of the driver's.
   static Outcome<std::shared_ptr<const PeerMemory>> of(const Driver& driver, const std::vector<Allocation>& allocations,
-                                                       uint64_t address, uint64_t size);
+                                                       uint64_t address, uint64_t size, GivenDmaBuf given = {});
   PeerMemory(const PeerMemory&) = delete;
 
   Platform platform() const { return driver_.platform(); }
@@ -47,6 +58,7 @@ class PeerMemory {
 
  private:
   PeerMemory(const Driver& driver, void* context, int device) : driver_(driver), context_(context), device_(device) {}
+  Outcome<> export_window(const std::vector<Allocation>& allocations, uint64_t address, uint64_t size);
   Outcome<> export_range(uint64_t begin, uint64_t end);
 
   const Driver& driver_;

@@ -19,6 +19,7 @@ int main(void) {
   AT(verbena_memory, dmabuf_offset);
   SIZE(verbena_device_memory);
   AT(verbena_device_memory, stream);
+  AT(verbena_device_memory, dmabuf_offset);
   SIZE(verbena_object);
   AT(verbena_object, version_id);
   SIZE(verbena_transfer);

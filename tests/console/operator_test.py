@@ -47,20 +47,37 @@ class Operator(InBrowser):
         browser.dark(True)
         self.picture("live-dark")
 
-    def test_a_ports_counters_are_told_and_what_went_wrong_there(self):
-        browser = self.browser
-        # As in the metrics of a machine with such a device.
-        extra = "".join(f'verbena_rdma_port_counter_total{{counter="{name}",device="mlx5_0",port="1"}} {value}\n'
-                        for name, value in (("port_rcv_data", 262144), ("port_xmit_data", 524288), ("symbol_error", 7), ("out_of_sequence", 0), ("unicast_rcv_packets", 5)))
-        extra = 'verbena_rdma_port_active{device="mlx5_0",port="1"} 1\n' + extra
-        browser.click("Buckets")
-        browser.run(f"""(() => {{ const real = window.fetch
+    def live_with(self, extra):
+        """Live, with these metrics besides the server's: those of a machine with other devices."""
+        self.browser.click("Buckets")
+        self.browser.run(f"""(() => {{ const real = window.fetch
             window.fetch = async (url, how) => {{ const answer = await real(url, how)
               return url.endsWith('/-/metrics') ? new Response({json.dumps(extra)} + await answer.text()) : answer }} }})()""")
-        browser.click("Live")
+        self.browser.click("Live")
+
+    def test_a_ports_counters_are_told_and_what_went_wrong_there(self):
+        browser = self.browser
+        extra = "".join(f'verbena_rdma_port_counter_total{{counter="{name}",device="mlx5_0",port="1"}} {value}\n'
+                        for name, value in (("port_rcv_data", 262144), ("port_xmit_data", 524288), ("symbol_error", 7), ("out_of_sequence", 0), ("unicast_rcv_packets", 5)))
+        self.live_with('verbena_rdma_port_active{device="mlx5_0",port="1"} 1\n' + extra)
         browser.wait("document.querySelector('[aria-label=\"RDMA ports\"]')?.innerText.includes('mlx5_0')", "the port")
         said = browser.run("document.querySelector('[aria-label=\"RDMA ports\"] tbody').innerText.split(/\\s*\\t\\s*/)")
         self.assertEqual(said, ["mlx5_0", "1", "active", "1.0 MiB", "2.0 MiB", "symbol_error 7"])
+
+    def test_gpus_that_copy_for_the_server_are_told_and_where_there_are_none_nothing_is(self):
+        browser = self.browser
+        browser.click("Live")
+        browser.sees("How long requests take")
+        self.assertIsNone(browser.run("document.querySelector('[aria-label=\"Memory of GPUs\"]')"))
+        self.live_with("".join(f"verbena_gpudirect_{name} {value}\n" for name, value in (
+            ("devices", 2), ("copies_total", 12), ("copies_failed_total", 1), ('bytes_total{direction="to_device"}', 3 << 20),
+            ('bytes_total{direction="from_device"}', 1 << 20), ("mapped_bytes", 4096))))
+        gpus = "document.querySelector('[aria-label=\"Memory of GPUs\"]')"
+        browser.wait(f"{gpus}?.innerText.includes('0 B/s')", "the rates")
+        self.assertEqual(browser.run(f"{gpus}.querySelector('tbody').innerText.split(/\\s*\\t\\s*/)"),
+                         ["direct", "3.0 MiB", "1.0 MiB", "12", "1", "0 B/s", "0 B/s", "0/s"])
+        self.assertIn("2 GPUs", browser.run(f"{gpus}.innerText"))
+        self.assert_accessible("live of GPUs")
 
     def test_the_server_tells_of_itself_its_sessions_events_and_log(self):
         browser = self.browser

@@ -1,5 +1,6 @@
 """The CUDA driver through ctypes, as far as the tests need it: libcuda.so.1, or the double in its place."""
 import ctypes
+import mmap
 import os
 
 Address = ctypes.c_uint64
@@ -18,6 +19,12 @@ class Access(ctypes.Structure):
     _fields_ = [("place", ctypes.c_int * 2), ("flags", ctypes.c_int)]
 
 
+class CopyAttributes(ctypes.Structure):
+    """CUmemcpyAttributes."""
+
+    _fields_ = [("order", ctypes.c_int), ("source", ctypes.c_int * 2), ("target", ctypes.c_int * 2), ("flags", ctypes.c_uint)]
+
+
 class Driver:
     """Memory of one device."""
 
@@ -31,8 +38,13 @@ class Driver:
         self.call("cuCtxPushCurrent_v2", self.context)
         self.device = device
 
+    def function(self, name):
+        return getattr(self.library, name)
+
     def call(self, name, *arguments):
-        status = getattr(self.library, name)(*arguments)
+        self.check(name, self.function(name)(*arguments))
+
+    def check(self, name, status):
         if status:
             text = ctypes.c_char_p()
             self.library.cuGetErrorName(status, ctypes.byref(text))
@@ -80,6 +92,58 @@ class Driver:
         data = ctypes.create_string_buffer(size)
         self.call("cuMemcpyDtoH_v2", data, Address(address), ctypes.c_size_t(size))
         return data.raw
+
+    def copy(self, to, memory, size):
+        """One synchronous copy from the beginning of page-locked memory."""
+        self.call("cuMemcpyHtoD_v2", Address(to), ctypes.c_void_p(memory.address), ctypes.c_size_t(size))
+
+    def stream(self):
+        made = ctypes.c_void_p()
+        self.call("cuStreamCreate", ctypes.byref(made), ctypes.c_uint(1))  # it does not wait for the default stream
+        return made
+
+    def copies(self, places, memory, size, stream):
+        """The addresses `places`, each with the next `size` bytes of page-locked memory: two functions that copy them all and
+        wait for the end, by one asynchronous call for each, and by one call for all (None: the driver has none)."""
+        one, wait = self.function("cuMemcpyHtoDAsync_v2"), self.function("cuStreamSynchronize")
+        one.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+        wait.argtypes = [ctypes.c_void_p]
+        sources = range(memory.address, memory.address + size * len(places), size)
+
+        def by_calls():
+            status = 0
+            for to, source in zip(places, sources):
+                status |= one(to, source, size, stream)
+            self.check("cuMemcpyHtoDAsync_v2", status or wait(stream))
+        return by_calls, self.copies_in_one_call(places, sources, size, stream, wait)
+
+    def copies_in_one_call(self, places, sources, size, stream, wait):
+        if not hasattr(self.library, "cuMemcpyBatchAsync"):
+            return None  # before CUDA 12.8
+        count, failed = len(places), ctypes.c_size_t()
+        to, source = (ctypes.c_uint64 * count)(*places), (ctypes.c_uint64 * count)(*sources)
+        sizes, attributes, first = (ctypes.c_size_t * count)(*[size] * count), CopyAttributes(order=1), ctypes.c_size_t(0)  # in the stream's order
+
+        def work():
+            self.call("cuMemcpyBatchAsync", to, source, sizes, ctypes.c_size_t(count), ctypes.byref(attributes), ctypes.byref(first), ctypes.c_size_t(1),
+                      ctypes.byref(failed), stream)
+            self.check("cuStreamSynchronize", wait(stream))
+        return work
+
+
+class Locked:
+    """Host memory that is page-locked for the device."""
+
+    def __init__(self, driver, size):
+        self.driver, self.memory = driver, mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.view = ctypes.c_char.from_buffer(self.memory)
+        self.address = ctypes.addressof(self.view)
+        driver.call("cuMemHostRegister_v2", ctypes.c_void_p(self.address), ctypes.c_size_t(size), ctypes.c_uint(0))
+
+    def free(self):
+        self.driver.call("cuMemHostUnregister", ctypes.c_void_p(self.address))
+        del self.view
+        self.memory.close()
 
 
 class Array:

@@ -35,6 +35,9 @@ int copy(uint64_t device_at, void* host, size_t size, void* handle, bool to_devi
       if (!to_device) std::memcpy(at, bytes, part);
       at += part;
     });
+    const char* const call = to_device ? "cuMemcpyHtoDAsync_v2" : "cuMemcpyDtoHAsync_v2";
+    if (to_device) spoil_device(call, device_at, size);
+    if (!to_device) spoil(call, {static_cast<std::byte*>(host), size});
   };
   stream->add(now);
   if (!locked) {
@@ -268,6 +271,20 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
   const int status = enter_here("cuMemcpyDtoHAsync_v2");
   return status != ok ? status : copy(from, to, size, stream, false);
 }
+// As CUDA 12.8 has it. The attributes are of order and places, of which nothing here depends.
+int cuMemcpyBatchAsync(uint64_t* to, uint64_t* from, size_t* sizes, size_t count, void* attributes, size_t* first,
+                       size_t attribute_count, size_t* failed, void* stream) {
+  int status = enter_here("cuMemcpyBatchAsync");
+  if (status != ok) return status;
+  *failed = SIZE_MAX;
+  const auto number = reinterpret_cast<uintptr_t>(stream);
+  if (attributes == nullptr || attribute_count != 1 || *first != 0 || number <= 2) return invalid_value;
+  for (size_t i = 0; i < count && status == ok; ++i) {
+    status = copy(to[i], reinterpret_cast<void*>(from[i]), sizes[i], stream, true);
+    if (status != ok) *failed = i;
+  }
+  return status;
+}
 
 // Memory of one process in another. A real driver refuses the process that owns it; this one lets client and server of
 // a test be in one process.
@@ -344,6 +361,7 @@ int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
   if (status != ok) return status;
   if (!each_part(to, size, -1, [](std::byte*, size_t) {})) return invalid_value;
   double_poke(to, from, size);
+  spoil_device("cuMemcpyHtoD_v2", to, size);
   return ok;
 }
 int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
@@ -351,6 +369,7 @@ int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
   if (status != ok) return status;
   if (!each_part(from, size, -1, [](std::byte*, size_t) {})) return invalid_value;
   double_peek(to, from, size);
+  spoil("cuMemcpyDtoH_v2", {static_cast<std::byte*>(to), size});
   return ok;
 }
 int cuStreamSynchronize(void* handle) {

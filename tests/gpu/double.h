@@ -29,6 +29,8 @@ void double_blind_ids(bool blind);
 // whether the host can flush them; whether their memory is exported over PCIe when that is asked for.
 void double_peer_writes(int order, int flush_options);
 void double_over_pcie(bool possible);
+// The dma-buf of a whole allocation, as its user exports it; -1: there is none.
+int double_dma_buf(uint64_t address);
 // What the kernel's peer memory finds at this address: the bytes of one allocation; null: no memory of a device.
 void* double_peer_bytes(uint64_t address, size_t size);
 // Physical memory that callers have handles of, and ranges of addresses that are reserved.

@@ -12,6 +12,11 @@ constexpr unsigned long long through_pcie = 1;
 
 int memfd_of(const Allocation& one) { return one.physical != nullptr ? one.physical->memfd : one.memfd; }
 
+// Opened anew: a copy of the descriptor would share its position.
+int opened_anew(const Allocation& one) {
+  return ::open(("/proc/self/fd/" + std::to_string(memfd_of(one))).c_str(), O_RDWR | O_CLOEXEC);
+}
+
 }  // namespace
 
 extern "C" {
@@ -27,9 +32,7 @@ int cuMemGetHandleForAddressRange(void* into, uint64_t address, size_t size, int
   if (one == nullptr || one->managed || memfd_of(*one) < 0) return invalid_value;
   const uint64_t whole = (one->size + page - 1) / page * page;
   if (address - begin > whole || size > whole - (address - begin)) return invalid_value;
-  // Opened anew: a copy of the descriptor would share its position.
-  const std::string path = "/proc/self/fd/" + std::to_string(memfd_of(*one));
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int descriptor = opened_anew(*one);
   if (descriptor < 0) return out_of_memory;
   if (::lseek(descriptor, static_cast<off_t>(address - begin), SEEK_SET) < 0) return out_of_memory;
   *static_cast<int*>(into) = descriptor;
@@ -49,6 +52,11 @@ int cuPointerSetAttribute(const void* value, int attribute, uint64_t address) {
   return attribute == 6 && value != nullptr && one != nullptr && one->physical == nullptr ? ok : invalid_value;
 }
 
+int double_dma_buf(uint64_t address) {
+  std::lock_guard lock(world().mutex);
+  const Allocation* const one = find(address, 1);
+  return one == nullptr || memfd_of(*one) < 0 ? -1 : opened_anew(*one);
+}
 void double_peer_writes(int order, int flush_options) {
   world().write_order = order;
   world().flush_options = flush_options;

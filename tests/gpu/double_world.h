@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -130,6 +131,7 @@ struct World {
   std::map<std::string, Failure> failures;
   std::map<std::string, unsigned> slow;  // microseconds
   std::map<std::string, Flip> flips;
+  std::string wrong;  // the copies of this name bring a wrong byte
   std::list<std::unique_ptr<Stream>> streams;
   std::unique_ptr<Stream> legacy[devices];
   uint64_t next_id = 1;
@@ -139,6 +141,7 @@ struct World {
   std::atomic<int> write_order{DOUBLE_PLATFORM == 2 ? 0 : 100}, flush_options{DOUBLE_PLATFORM == 2 ? 1 : 0};
 };
 // TEST_VERBENA_CUDA_FAIL=cuInit=100 in a process's environment: that call fails with that status from its first use on.
+// TEST_VERBENA_CUDA_WRONG=cuMemcpyDtoH_v2: each of those copies brings one wrong byte, the middle one.
 inline World* make_world() {
   auto* made = new World;
   made->contexts[1].device = 1;
@@ -147,6 +150,7 @@ inline World* make_world() {
   if (const size_t at = text.find('='); at != std::string::npos) {
     made->failures[text.substr(0, at)] = {std::atoi(text.c_str() + at + 1), 0};
   }
+  if (const char* const wrong = std::getenv("TEST_VERBENA_CUDA_WRONG")) made->wrong = wrong;
   return made;
 }
 inline World& world() {
@@ -238,6 +242,15 @@ inline bool each_part(uint64_t address, size_t size, int device, const std::func
     size -= part;
   }
   return true;
+}
+
+// What a copy of that name has brought to the host, or to a device.
+inline void spoil(const char* call, std::span<std::byte> bytes) {
+  if (!bytes.empty() && world().wrong == call) bytes[bytes.size() / 2] ^= std::byte{8};
+}
+inline void spoil_device(const char* call, uint64_t address, size_t size) {
+  if (size == 0 || world().wrong != call) return;
+  each_part(address + size / 2, 1, -1, [](std::byte* byte, size_t) { *byte ^= std::byte{8}; });
 }
 
 }  // namespace cuda_double

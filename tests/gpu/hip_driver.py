@@ -5,7 +5,8 @@ import os
 from cuda_driver import Driver
 
 NAMES = {"cuDeviceGetName": "hipDeviceGetName", "cuMemAlloc_v2": "hipMalloc", "cuMemFree_v2": "hipFree", "cuMemcpyHtoD_v2": "hipMemcpyHtoD",
-         "cuMemcpyDtoH_v2": "hipMemcpyDtoH", **{f"cuMem{name}": f"hipMem{name}" for name in (
+         "cuMemcpyDtoH_v2": "hipMemcpyDtoH", "cuMemcpyHtoDAsync_v2": "hipMemcpyHtoDAsync", "cuMemHostRegister_v2": "hipHostRegister",
+         "cuMemHostUnregister": "hipHostUnregister", "cuStreamCreate": "hipStreamCreateWithFlags", "cuStreamSynchronize": "hipStreamSynchronize", **{f"cuMem{name}": f"hipMem{name}" for name in (
              "AddressReserve", "AddressFree", "Create", "Release", "Map", "Unmap", "SetAccess")}}
 
 
@@ -31,11 +32,12 @@ class HipDriver(Driver):
         self.call("hipSetDevice", device)
         self.device = device
 
-    def call(self, name, *arguments):
-        own = NAMES.get(name, name)
-        status = getattr(self.library, own)(*arguments)
+    def function(self, name):
+        return getattr(self.library, NAMES.get(name, name))
+
+    def check(self, name, status):
         if status:
-            raise OSError(f"{own}: {self.library.hipGetErrorName(status).decode()}")
+            raise OSError(f"{NAMES.get(name, name)}: {self.library.hipGetErrorName(status).decode()}")
 
 
 def is_hip():

@@ -207,11 +207,19 @@ class Arrays(PythonCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual({row["memory"] for row in rows}, {own("cuda:1", "rocm:1")})
-        found = {(row["door"], row["provider"], row["op"]): row["device_path"] for row in rows}
+        found = [(row["door"], row["provider"], row["op"], row["device_path"]) for row in rows]
         ops = ("get", "get_copy", "put", "get_many", "put_many")
-        ways = {("native", "local"): "shared", ("native", "tcp"): "staged", ("http", "http"): "staged"}
-        self.assertEqual(found, {(*route, op): "copy" if op == "get_copy" else way for route, way in ways.items() for op in ops})
+        # Its own server with GPUs that copy for it, and then one without.
+        ways = [("native", "local", "direct"), ("native", "tcp", "staged"), ("http", "http", "staged"), ("native", "local", "shared")]
+        self.assertEqual(found, [(door, provider, op, "copy" if op == "get_copy" else way) for door, provider, way in ways for op in ops])
         self.assertTrue(all(row["bytes_per_s"] > 0 for row in rows))
+
+    def test_the_bench_of_a_running_server_has_the_way_of_that_server(self):
+        keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+        done = self.bench("--memory", own("cuda", "rocm"), "--doors", "native", "--providers", "local", "--ops", "put", "--endpoint", self.server.http,
+                          "--native", self.server.native, **keys)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([json.loads(line)["device_path"] for line in done.stdout.splitlines()], ["shared"])
 
     def test_the_bench_refuses_what_it_cannot_measure(self):
         kind = own("cuda", "rocm")

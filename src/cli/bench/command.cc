@@ -213,40 +213,62 @@ std::string fabric_providers(const BenchArguments& arguments) {
   return list;
 }
 
-int run_bench(const BenchArguments& arguments) {
-  const auto plan = plan_of(arguments);
-  if (!plan) return exit_usage;
-  std::unique_ptr<BenchServer> server;
-  if (arguments.client.endpoint.empty()) {
-    auto started = BenchServer::start(arguments.server_directory, arguments.listen, fabric_providers(arguments));
-    if (!started) return report("bench", started.error(), exit_failure);
-    server = std::move(*started);
-  } else {
+// Its own, or the one that --endpoint names. Null, and the reason is reported: none.
+std::unique_ptr<BenchServer> server_of(const BenchArguments& arguments, std::optional<bool> gpudirect) {
+  if (!arguments.client.endpoint.empty()) {
     auto options = arguments.client.options();
-    if (!options) return exit_usage;
-    server = BenchServer::at(std::move(*options));
+    return options ? BenchServer::at(std::move(*options)) : nullptr;
   }
-  ClientOptions plain = server->options();
+  auto started =
+      BenchServer::start(arguments.server_directory, arguments.listen, fabric_providers(arguments), gpudirect);
+  if (started) return std::move(*started);
+  report("bench", started.error(), exit_failure);
+  return nullptr;
+}
+
+// The rows of these routes. Returns the exit code.
+int run_routes(const BenchServer& server, std::span<const Route> routes, const BenchArguments& arguments,
+               const BenchPlan& plan, Printer& printer, bool direct) {
+  ClientOptions plain = server.options();
   plain.via = Via::http;
   auto client = Client::connect(plain);
   if (!client) return report(plain.endpoint, client.error());
-  auto bucket = BenchBucket::make(*client, arguments.bucket, plan->durability);
+  auto bucket = BenchBucket::make(*client, arguments.bucket, plan.durability);
   if (!bucket) return report("bench", bucket.error());
+  if (direct) wait_for_direct(server, (*bucket)->name(), *plan.device);
+  int worst = exit_ok;
+  for (const Route& route : routes) {
+    const int code = route.door == "anonymous" ? run_anonymous(*client, server, plan, printer)
+                                               : run_route(route, server, (*bucket)->name(), plan, printer);
+    if (code != exit_ok) worst = code;
+  }
+  return worst;
+}
 
+int run_bench(const BenchArguments& arguments) {
+  const auto plan = plan_of(arguments);
+  if (!plan) return exit_usage;
+  const std::vector<Route> routes = routes_of(*plan);
+  const auto local = std::ranges::find(routes, "local", &Route::provider);
+  const bool own = arguments.client.endpoint.empty();
+  // On a device a server of its own is measured with GPUs that copy for it, then on this host without them, too.
+  const bool both = own && plan->device && local != routes.end();
+  auto server = server_of(arguments, both ? std::optional(true) : std::nullopt);
+  if (!server) return own ? exit_failure : exit_usage;
   if (!arguments.json) {
     fmt::print("{} bucket, {} per row, against {}\n\n", arguments.durability,
                plan->count > 0 ? fmt::format("{} operations per caller", plan->count)
                                : fmt::format("{:.1f} s", arguments.seconds),
-               arguments.client.endpoint.empty() ? "a server of its own on this machine" : plain.endpoint);
+               own ? "a server of its own on this machine" : server->options().endpoint);
   }
   Printer printer(arguments.json);
-  int worst = exit_ok;
-  for (const Route& route : routes_of(*plan)) {
-    const int code = route.door == "anonymous" ? run_anonymous(*client, *server, *plan, printer)
-                                               : run_route(route, *server, (*bucket)->name(), *plan, printer);
-    if (code != exit_ok) worst = code;
-  }
-  return worst;
+  int worst = run_routes(*server, routes, arguments, *plan, printer, both);
+  if (!both) return worst;
+  server.reset();  // the other one may use its folder
+  server = server_of(arguments, false);
+  if (!server) return exit_failure;
+  const int code = run_routes(*server, {&*local, 1}, arguments, *plan, printer, false);
+  return code != exit_ok ? code : worst;
 }
 
 }  // namespace
@@ -316,7 +338,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", arguments->json, "one JSON object per row");
   command->footer(
       "Without --endpoint it starts `verbena server` on a temporary folder and free ports, and stops it at the "
-      "end.\nBytes are verified by checksum before and after each timed section. server_cpu_s_per_gb is CPU seconds of "
+      "end. With --memory it does so twice: with gpudirect.enabled, and on this host also without.\nBytes are verified "
+      "by checksum before and after each timed section. server_cpu_s_per_gb is CPU seconds of "
       "that\n"
       "server's process per 10^9 bytes; it is null for a server that was running already.");
   command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });

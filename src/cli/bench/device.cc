@@ -2,7 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <thread>
+
+#include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "cli/bench/loop.h"
 #include "client/outcome.h"
 #include "memory/cuda.h"
@@ -155,7 +159,30 @@ Outcome<> prepare_on_device(const Client& client, const std::string& bucket, Dev
   return {};
 }
 
+// Of a session that is opened now.
+Outcome<Transfer> moved_by_local(ClientOptions options, const std::string& bucket, const DeviceArea& area) {
+  options.via = Via::native;
+  options.provider = "local";
+  const std::string key = "bench/device/ready";
+  OUT_ASSIGN(const auto client, Client::connect(std::move(options)));
+  OUT_ASSIGN(const auto window, client.register_memory(area.window()));
+  OUT_ASSIGN(auto put, client.put(bucket, key, window));
+  OUT_TRY(client.remove(bucket, key));
+  return std::move(put.transfer);
+}
+
 }  // namespace
+
+void wait_for_direct(const BenchServer& server, const std::string& bucket, const BenchDevice& device) {
+  constexpr std::chrono::seconds at_most{20};
+  constexpr std::chrono::milliseconds pause{50};
+  const auto area = DeviceArea::make(device, 4 * KiB);
+  if (!area) return;
+  for (const Deadline until = deadline_in(at_most); SteadyClock::now() < until; std::this_thread::sleep_for(pause)) {
+    const auto moved = moved_by_local(server.options(), bucket, **area);
+    if (!moved || moved->device_path == DevicePath::direct || !moved->fell_back_reason.empty()) return;
+  }
+}
 
 bool device_serves(const std::string& op) {
   return op == "get" || op == "put" || op == "get_copy" || op == "get_many" || op == "put_many";

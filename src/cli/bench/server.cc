@@ -32,7 +32,8 @@ std::optional<std::pair<std::string, std::string>> endpoints_in(const std::strin
 
 std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std::string directory,
                                                                             const std::string& address,
-                                                                            const std::string& providers) {
+                                                                            const std::string& providers,
+                                                                            std::optional<bool> gpudirect) {
   std::unique_ptr<BenchServer> server(new BenchServer);
   if (directory.empty()) {
     std::string name = (std::filesystem::temp_directory_path() / "verbena-bench-XXXXXX").string();
@@ -45,6 +46,8 @@ std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std:
   std::vector<std::string> command{"/proc/self/exe", "server", directory,     "--http",
                                    address + ":0",   "--rdma", address + ":0"};
   if (!providers.empty()) command.insert(command.end(), {"--set", "rdma.provider=" + providers});
+  if (gpudirect)
+    command.insert(command.end(), {"--set", *gpudirect ? "gpudirect.enabled=true" : "gpudirect.enabled=false"});
   auto child = Child::start(command, {{"VERBENA_ROOT_ACCESS_KEY", server->options_.access_key},
                                       {"VERBENA_ROOT_SECRET_KEY", server->options_.secret_key},
                                       {"VERBENA_RDMA_TOKEN_PROVIDER", "auto,tcp"},

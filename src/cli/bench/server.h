@@ -15,10 +15,12 @@ namespace verbena::cli {
 class BenchServer {
  public:
   // Starts `verbena server DIRECTORY` on free ports; an empty directory means a temporary one, removed at the end.
-  // `address`: the listening address. `providers`: of the fabric; empty: all that open.
+  // `address`: the listening address. `providers`: of the fabric; empty: all that open. `gpudirect`: GPUs copy for it;
+  // without that the environment decides.
   static std::expected<std::unique_ptr<BenchServer>, std::string> start(std::string directory,
                                                                         const std::string& address = "127.0.0.1",
-                                                                        const std::string& providers = {});
+                                                                        const std::string& providers = {},
+                                                                        std::optional<bool> gpudirect = {});
   // Uses the server that `options` names.
   static std::unique_ptr<BenchServer> at(ClientOptions options);
   ~BenchServer();

@@ -48,13 +48,20 @@ Outcome<DeviceMemory> device_memory(const DeviceBuffer& given) {
     return fault(ErrorCode::invalid_argument, "device memory: it is on device " + std::to_string(device) + ", not on " +
                                                   std::to_string(given.device));
   }
+  memory::cuda::GivenDmaBuf dma_buf;
+  if (given.dma_buf) {
+    auto known = memory::cuda::GivenDmaBuf::of(given.dma_buf->descriptor, given.dma_buf->offset, given.size);
+    if (!known) return fault(std::move(known).error());
+    dma_buf = std::move(*known);
+  }
   const MutableBytes window(reinterpret_cast<std::byte*>(static_cast<uintptr_t>(given.address)), given.size);
   return DeviceMemory{.platform = platform,
                       .device = device,
                       .window = window,
                       .allocations = std::move(*found),
                       .read_only = given.read_only,
-                      .stream = given.stream};
+                      .stream = given.stream,
+                      .peer = std::make_shared<DevicePeer>(std::move(dma_buf))};
 }
 
 Outcome<> device_memory_is_there(const DeviceMemory& memory, uint64_t address, size_t size) {

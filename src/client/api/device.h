@@ -40,6 +40,7 @@ class DeviceExport {
 // The same for RDMA devices of this host, of which each request's link registers what it lends. Thread-safe.
 class DevicePeer {
  public:
+  explicit DevicePeer(memory::cuda::GivenDmaBuf given = {}) : given_(std::move(given)) {}
   ~DevicePeer();
   // Null: the driver exports no such memory, or a link has refused it a short while ago; `why` says so. `window`:
   // addresses of the device.
@@ -51,6 +52,7 @@ class DevicePeer {
   std::mutex mutex_;
   bool asked_ = false;
   std::string why_;
+  memory::cuda::GivenDmaBuf given_;  // its descriptor until memory_ has it
   std::shared_ptr<NativeMemory> memory_;
 };
 

@@ -21,7 +21,8 @@ const NativeMemory* DevicePeer::find(memory::cuda::Platform platform,
                                      const std::vector<memory::cuda::Allocation>& allocations, MutableBytes window,
                                      std::string& why) {
   using memory::cuda::Driver;
-  const PeerPlace place = PeerPlace::of(platform, allocations);
+  PeerPlace place = PeerPlace::of(platform, allocations);
+  place.dma_buf = given_.number;
   if (refused_places().has(place, SteadyClock::now())) {  // also before it is exported
     why = "the RDMA device has refused this memory a moment ago";
     return nullptr;
@@ -30,7 +31,7 @@ const NativeMemory* DevicePeer::find(memory::cuda::Platform platform,
   if (!std::exchange(asked_, true)) {
     const auto driver = Driver::get(platform);
     auto made = driver ? memory::cuda::PeerMemory::of(**driver, allocations, reinterpret_cast<uintptr_t>(window.data()),
-                                                      window.size())
+                                                      window.size(), std::move(given_))
                        : std::unexpected(driver.error());
     if (made) {
       memory_ = std::make_shared<PeerNativeMemory>(std::move(*made), window, place);

@@ -188,6 +188,7 @@ int verbena_register_device(verbena_client* client, const verbena_device_memory*
         .kind = *kind, .address = given.address, .size = given.size, .read_only = given.read_only != 0};
     if (given.any_device == 0) device.device = given.device;
     if (given.has_stream != 0) device.stream = given.stream;
+    if (given.has_dmabuf != 0) device.dma_buf = verbena::DmaBuf{given.dmabuf_fd, given.dmabuf_offset};
     OUT_ASSIGN(auto made, client->client.register_memory(device));
     *buffer = new verbena_buffer{std::move(made)};
     return {};
