@@ -69,11 +69,13 @@ def print_moves(found, where):
 
 def print_instructions(program):
     counts = {case: instruction_guard.count(program, case)
-              for case in [instruction_guard.REFERENCE, *PLAIN, "sealed_get_4k", "wire_get_64k", "sealed_get_64k"]}
+              for case in [instruction_guard.REFERENCE, *PLAIN, "sealed_get_4k", "wire_get_64k", "sealed_get_64k",
+                          "wire_get_1m", "sealed_get_1m"]}
     print("\n| instructions of the server | plain | sealed | added | wanted |\n| --- | --- | --- | --- | --- |")
-    for size in ("4k", "64k"):
+    for size in ("4k", "64k", "1m"):
         plain, sealed = counts[f"wire_get_{size}"], counts[f"sealed_get_{size}"]
-        print(f"| GET {size[:-1]} KiB | {plain:,.0f} | {sealed:,.0f} | {sealed - plain:+,.0f} | "
+        name = size.replace("k", " KiB").replace("m", " MiB")
+        print(f"| GET {name} | {plain:,.0f} | {sealed:,.0f} | {sealed - plain:+,.0f} | "
               f"{'<= +6,000' if size == '4k' else ''} |")
     here = instruction_guard.environment(program)
     known = json.loads(instruction_guard.BASELINE.read_text(encoding="utf-8"))["baselines"]
