@@ -23,7 +23,7 @@ BASELINE = pathlib.Path(__file__).resolve().parent / "instructions.json"
 TOLERANCE = 0.06  # of a count, upwards; downwards it requires a new baseline
 TOLERANCE_OF_RATIO = 0.35  # the ratio of a request to the reference differs by up to that between toolchains
 REFERENCE = "reference"
-REQUESTS = 100
+REQUESTS, REQUESTS_OF_1M = 100, 10  # of a case
 
 
 def environment(program: str) -> dict:
@@ -35,10 +35,15 @@ def environment(program: str) -> dict:
     return {"compiler": compiler, "libc": libc, "vectors": widest}
 
 
+def requests(case: str) -> int:
+    """How many are counted: callgrind takes a second for some 20 million instructions."""
+    return REQUESTS_OF_1M if case.endswith("_1m") else REQUESTS
+
+
 def callgrind(program: str, case: str, out: str) -> int:
-    """Runs REQUESTS requests of a case, writes their profile to the file `out`, and returns their instructions."""
+    """Runs requests of a case, writes their profile to the file `out`, and returns their instructions."""
     command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--collect-atstart=no",
-               "--toggle-collect=counted_requests", program, "--case", case, "--requests", str(REQUESTS)]
+               "--toggle-collect=counted_requests", program, "--case", case, "--requests", str(requests(case))]
     run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     found = re.search(r"Collected : (\d+)", run.stderr)
     if run.returncode != 0 or not found or int(found.group(1)) == 0:
@@ -49,7 +54,7 @@ def callgrind(program: str, case: str, out: str) -> int:
 def count(program: str, case: str) -> float:
     """Instructions per request of one case."""
     with tempfile.TemporaryDirectory() as folder:
-        return callgrind(program, case, f"{folder}/out") / REQUESTS
+        return callgrind(program, case, f"{folder}/out") / requests(case)
 
 
 def profile(program: str, case: str, lines: int = 12) -> list[tuple[str, float]]:

@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
     const bool aes = verbena::fastest_aead() == verbena::AeadKind::aes_256_gcm;
     for (const CipherSpeed& row : measure_ciphers(seconds, rounds)) {
       fmt::print("{}\n", nlohmann::json{{"cipher", row.cipher},
+                                        {"way", row.way},
                                         {"used_here", (row.cipher == "AES-256-GCM") == aes},
                                         {"bytes", row.bytes},
                                         {"ours_bytes_per_cpu_s", row.ours_bytes_per_cpu_s},

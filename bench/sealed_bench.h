@@ -6,10 +6,11 @@
 
 namespace verbena::bench {
 
-// Sealing and opening `bytes` on one core, by the way that payload takes (fabric/sealed), and by OpenSSL itself in one
-// call for all of them.
+// Sealing and opening `bytes` on one core, by the functions that server and client move payload with (fabric/sealed),
+// and by OpenSSL itself in one call for all of them.
 struct CipherSpeed {
   std::string cipher;
+  std::string way;  // "GET": the client opens its ring; "PUT": the server opens memory of its own
   size_t bytes = 0;
   double ours_bytes_per_cpu_s = 0, openssl_bytes_per_cpu_s = 0;  // of the thread
   double ratio = 0;                                              // the median of the rounds' ratios

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/bytes.h"
+#include "base/copy.h"
 #include "fabric/sealed/channel.h"
 #include "give_up.h"
 #include "sealed_bench.h"
@@ -26,18 +27,35 @@ class Ours {
     server_.emplace(1, derive(key, {}, Side::server), std::nullopt, 16 * KiB);
     client_.emplace(1, derive(key, {}, Side::client), Salt{}, 16 * KiB);
   }
-  // As a GET does: 256 KiB at a time, in records of 64 KiB, sealed into a buffer and opened where they are.
-  void turn(Bytes plain, MutableBytes buffer) {
+  // 256 KiB at a time, in records of 64 KiB. A GET: the server seals into memory of its own, which its device writes
+  // into the client's ring, and the client opens the ring into the window.
+  void get(Bytes plain, MutableBytes ring, MutableBytes into) {
     for (size_t at = 0; at < plain.size(); at += segment_size) {
-      const size_t size = std::min(segment_size, plain.size() - at);
-      const Place place{1, at, static_cast<uint32_t>(size)};
-      const Seals seals = *server_->seal_records(place, plain.subspan(at, size), buffer.data() + at);
-      const MutableBytes sealed = buffer.subspan(at, size);
-      if (!client_->open_records(place, seals, sealed, sealed.data())) give_up("a record does not open");
+      const Place place = place_of(plain, at);
+      const Bytes part = plain.subspan(at, place.length);
+      const Seals seals = *server_->seal_records(place, part, ring.data() + at);
+      const Bytes sealed = Bytes(ring).subspan(at, place.length);
+      const bool opened = client_->open_shared(place, seals, sealed, [&](const Place& record, Bytes bytes) {
+        copy_bytes(into.data() + record.offset, bytes);
+      });
+      if (!opened) give_up("a record does not open");
+    }
+  }
+  // A PUT: the client seals into its ring, the server's device reads that into memory of the server, which opens it
+  // there.
+  void put(Bytes plain, MutableBytes into) {
+    for (size_t at = 0; at < plain.size(); at += segment_size) {
+      const Place place = place_of(plain, at);
+      const MutableBytes sealed = into.subspan(at, place.length);
+      const Seals seals = *client_->seal_records(place, plain.subspan(at, place.length), sealed.data());
+      if (!server_->open_records(place, seals, sealed, sealed.data())) give_up("a record does not open");
     }
   }
 
  private:
+  static Place place_of(Bytes plain, size_t at) {
+    return {1, at, static_cast<uint32_t>(std::min(segment_size, plain.size() - at))};
+  }
   std::optional<Channel> server_, client_;
 };
 
@@ -114,18 +132,24 @@ std::vector<CipherSpeed> measure_ciphers(double seconds_per_turn, unsigned round
     Ours ours(sealing);
     OneShot openssl(sealing);
     for (const size_t bytes : {16 * KiB, 64 * KiB, 1 * MiB}) {
-      std::vector<std::byte> plain(bytes), buffer(bytes);
+      std::vector<std::byte> plain(bytes), buffer(bytes), ring(bytes);
       fill_random(plain);
-      std::vector<double> mine, theirs, ratios;
+      std::vector<double> gets, puts, theirs, ratios_get, ratios_put;
+      const auto turn_of = [&](std::vector<double>& speeds, const std::function<void()>& turn) {
+        std::ranges::fill(buffer, std::byte{0});
+        speeds.push_back(speed(bytes, seconds_per_turn, turn));
+        if (buffer != plain) give_up("other bytes came out");
+      };
       for (unsigned round = 0; round < rounds; ++round) {
-        mine.push_back(speed(bytes, seconds_per_turn, [&] { ours.turn(plain, buffer); }));
-        if (buffer != plain) give_up("other bytes came out of the records");
-        theirs.push_back(speed(bytes, seconds_per_turn, [&] { openssl.turn(plain, buffer); }));
-        if (buffer != plain) give_up("other bytes came out of OpenSSL");
-        ratios.push_back(mine.back() / theirs.back());
+        turn_of(gets, [&] { ours.get(plain, ring, buffer); });
+        turn_of(theirs, [&] { openssl.turn(plain, buffer); });
+        turn_of(puts, [&] { ours.put(plain, buffer); });
+        ratios_get.push_back(gets.back() / theirs.back());
+        ratios_put.push_back(puts.back() / theirs.back());
       }
-      rows.push_back({sealing == Sealing::aes_256_gcm ? "AES-256-GCM" : "ChaCha20-Poly1305", bytes, median(mine),
-                      median(theirs), median(ratios)});
+      const char* const cipher = sealing == Sealing::aes_256_gcm ? "AES-256-GCM" : "ChaCha20-Poly1305";
+      rows.push_back({cipher, "GET", bytes, median(gets), median(theirs), median(ratios_get)});
+      rows.push_back({cipher, "PUT", bytes, median(puts), median(theirs), median(ratios_put)});
     }
   }
   return rows;

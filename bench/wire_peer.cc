@@ -10,17 +10,29 @@
 namespace verbena::bench {
 namespace {
 
+// A device moves bytes without the server's processor. memcpy takes an instruction for each of them under callgrind,
+// which counts every step of `rep movsb`; a block at a time it is a fifth of one.
+void move_bytes(std::byte* to, const std::byte* from, size_t size) {
+  constexpr size_t block_size = 256;
+  for (; size >= block_size; size -= block_size, to += block_size, from += block_size) {
+    std::byte block[block_size];
+    std::memcpy(block, from, block_size);
+    std::memcpy(to, block, block_size);
+  }
+  std::memcpy(to, from, size);
+}
+
 // As of a device: what it moves is complete when it resumes.
 class WireWindow final : public fabric::Window {
  public:
   explicit WireWindow(MutableBytes memory) : memory_(memory) {}
   uint64_t size() const override { return memory_.size(); }
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override {
-    std::memcpy(memory_.data() + at, from.data(), from.size());
+    move_bytes(memory_.data() + at, from.data(), from.size());
     co_return Result<void>{};
   }
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override {
-    std::memcpy(into.data(), memory_.data() + at, into.size());
+    move_bytes(into.data(), memory_.data() + at, into.size());
     co_return Result<void>{};
   }
 

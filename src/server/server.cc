@@ -40,9 +40,9 @@ void wait_until(std::chrono::milliseconds longest, Done done) {
 
 }  // namespace
 
-unsigned core_count(const Config& config) {
+unsigned core_count(const Config& config, unsigned processors) {
   if (config.cores != 0) return config.cores;
-  return std::clamp(std::thread::hardware_concurrency(), 1u, cores_default_max);
+  return std::clamp(processors, 1u, cores_default_max);
 }
 
 std::string tell_disk_io(const std::vector<CoreParts>& cores) {

@@ -50,8 +50,8 @@
 
 namespace verbena::server {
 
-// As configured; 0: the number of processors, within limits.
-unsigned core_count(const Config& config);
+// As configured; 0: the number of processors that this process may use, within limits.
+unsigned core_count(const Config& config, unsigned processors = std::thread::hardware_concurrency());
 // "127.0.0.1:9000", "[::1]:9000".
 std::string at(std::string_view address, uint16_t port);
 // The way that data is read: for the log, and as a metric.

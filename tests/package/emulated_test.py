@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Cross-built programs run by qemu-user (by hand, as root: ./dev package --arch arm64): unit tests of the rooms that
-use memory, rings and sockets, the same objects through every door (the matrix) on `tcp` and `local`, and the packages:
+a server and a client consist of, the same objects through every door (the matrix) on `tcp` and `local`, and the packages:
 installed by apt, a server by the unit's own command line, the first object. And the instructions that checksums, hashes
 and ciphers take for a byte, with and without the processor's own for them (docs/dpu.md).
 
@@ -14,7 +14,8 @@ import sys
 import time
 
 BUILD, PACKAGES = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
-PROGRAMS = ("base", "memory", "fabric_local", "fabric_tcp", "native_wire", "native", "matrix")
+PROGRAMS = ("base", "memory", "auth", "store", "fabric_local", "fabric_tcp", "fabric_sealed", "native_wire", "native", "s3",
+            "s3_http", "admin", "server", "client", "matrix")
 CPU = {"arm64": "aarch64"}
 # Features that the emulator lacks: each with its error.
 LACKS = {}

@@ -2,7 +2,8 @@
 """Sealed RDMA (docs/sealed-rdma.md) between two devices: what crosses the wire, and a machine in the middle that attacks
 packets (attacker.py). Runs inside the virtual machine: tools/vm.sh run tests/vm/sealed_test.py [CASE...]
 
-PACKETS_EACH, SECONDS_EACH: how many packets each attack of the long cases changes (200), if the time (60) suffices."""
+PACKETS_EACH, SECONDS_EACH: how many packets each attack of the long cases changes (200), if the time (60) suffices.
+The short cases end when each attack was made once, at the latest after SECONDS_EACH (80)."""
 import collections
 import contextlib
 import os
@@ -10,6 +11,7 @@ import pathlib
 import random
 import signal
 import struct
+import subprocess
 import tempfile
 import threading
 import time
@@ -23,6 +25,14 @@ SIZE = 256 * KIB
 # one is the other session's.
 SIZES, OTHERS = (SIZE, SIZE - 8), SIZE - 16
 NOTICED = ("flip", "replay", "splice")  # by what is sealed; the devices make up for the other attacks
+
+
+def commit():
+    """Of the tree that is tried; it may have changes that are not in it."""
+    folder = pathlib.Path(__file__).resolve().parent
+    found = subprocess.run(["git", "-c", "safe.directory=*", "-C", str(folder), "rev-parse", "--short", "HEAD"],
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    return found.stdout.strip() or "(unknown)"
 
 
 def content(size):
@@ -208,21 +218,28 @@ def attacks_on_read_responses_give_no_wrong_byte():
     each_attack("put", READ_RESPONSES, 9, clients=2, timeout_s=40)
 
 
-def attacks_in_turn_give_no_wrong_byte():
-    """The short form: until each attack was made on what goes each way."""
+def attack_in_turn(op, kind):
+    """Until each attack was made on messages and on what moves the bytes."""
     random.seed(41)
-    with served():
-        for op, kind in (("get", WRITES), ("put", READ_RESPONSES)):
-            with another_session(op, [SENDS, kind]) as theirs:
-                middle = Middle({SENDS: 7, kind: 23}, ATTACKS, theirs, what_is_secret())
-                counts = attacked(op, middle, 2, lambda made, mover: failures(mover) and
-                                  all(made[how] > 0 for how in ATTACKS), limit_s=80, timeout_s=6)
-            made = middle.attacked
-            report(f"messages and {kind}", ", ".join(f"{made[how]} {how}" for how in ATTACKS), counts)
-            assert all(made[how] > 0 for how in ATTACKS), f"not every attack was made: {made}"
-            assert counts["failed"] > 0, counts
+    limit_s = int(os.environ.get("SECONDS_EACH", "80"))
+    with served(), another_session(op, [SENDS, kind]) as theirs:
+        middle = Middle({SENDS: 7, kind: 23}, ATTACKS, theirs, what_is_secret())
+        counts = attacked(op, middle, 2, lambda made, mover: failures(mover) and
+                          all(made[how] > 0 for how in ATTACKS), limit_s, timeout_s=6)
+        made = middle.attacked
+        report(f"messages and {kind}", ", ".join(f"{made[how]} {how}" for how in ATTACKS), counts)
+        assert all(made[how] > 0 for how in ATTACKS), f"not every attack was made: {made}"
+        assert counts["failed"] > 0, counts
         # It goes on once the attacker has left.
-        Mover(via="native", op="put", size=SIZE, encryption="required").must_succeed("native")
+        Mover(via="native", op=op, size=SIZE, encryption="required").must_succeed("native")
+
+
+def attacks_in_turn_on_a_get_give_no_wrong_byte():
+    attack_in_turn("get", WRITES)
+
+
+def attacks_in_turn_on_a_put_give_no_wrong_byte():
+    attack_in_turn("put", READ_RESPONSES)
 
 
 def a_server_that_requires_it_serves_no_others():
@@ -330,10 +347,12 @@ def a_storage_network_is_plain_and_everything_else_sealed():
 
 if __name__ == "__main__":
     guest.prepare()
+    print(f"attacks at commit {commit()}: packets | how | attacked | right | error | wrong | plain | hung", flush=True)
     guest.run([nothing_of_a_sealed_session_can_be_read, sealed_objects_of_every_size_are_right,
-               what_is_not_sealed_is_read_and_changed, attacks_in_turn_give_no_wrong_byte,
-               attacks_on_messages_give_no_wrong_byte, attacks_on_writes_give_no_wrong_byte,
-               attacks_on_read_responses_give_no_wrong_byte, a_server_that_requires_it_serves_no_others,
+               what_is_not_sealed_is_read_and_changed, attacks_in_turn_on_a_get_give_no_wrong_byte,
+               attacks_in_turn_on_a_put_give_no_wrong_byte, attacks_on_messages_give_no_wrong_byte,
+               attacks_on_writes_give_no_wrong_byte, attacks_on_read_responses_give_no_wrong_byte,
+               a_server_that_requires_it_serves_no_others,
                a_client_that_dies_in_a_sealed_transfer_leaves_the_server_well,
                a_server_that_dies_in_a_sealed_transfer_leaves_no_wrong_byte, a_side_without_aes_gets_another_cipher,
                a_storage_network_is_plain_and_everything_else_sealed])

@@ -58,10 +58,14 @@ class Channel {
   Result<Seals> seal_records(const Place& place, Bytes plain, std::byte* out);
   // Opens them. `out` may be the memory of `sealed`. False: `out` is wiped.
   [[nodiscard]] bool open_records(const Place& place, const Seals& seals, Bytes sealed, std::byte* out);
-  // Opens record `i` of a place alone, whose part it is; likewise.
-  [[nodiscard]] bool open_record(const Place& part, const Seals& seals, size_t i, Bytes sealed, std::byte* out);
+  // Opens the records of a place out of memory that others can write meanwhile, as a ring that is lent: each into
+  // memory of this thread's own, and `take` gets it once its tag was right. False: one does not open; `take` has had
+  // those before it.
+  using TakeRecord = std::function<void(const Place& part, Bytes plain)>;
+  [[nodiscard]] bool open_shared(const Place& place, const Seals& seals, Bytes sealed, const TakeRecord& take);
 
  private:
+  [[nodiscard]] bool open_record(const Place& part, const Seals& seals, size_t i, Bytes sealed, std::byte* out);
   Result<void> transmit(Kind kind, Bytes first, Bytes second, const Transmit& transmit);
 
   const uint64_t session_;

@@ -200,21 +200,13 @@ class SealedLink final : public Link {
     }
   }
 
-  // A record at a time. The ring can be written by whatever reaches this host's device, also while it is read, and a
-  // cipher reads its input twice: so the sealed bytes are copied to memory of this process alone, which stays in the
-  // processor's cache, and opened there. Opening writes plain bytes before it has compared the tag: the window gets
-  // them afterwards.
   bool take_segment(const Record& record) {
     if (down_.memory == nullptr) return false;
     const Bytes ring = Bytes(down_.segment(record.segment)).first(record.place.length);
-    opened_.resize(record_size_max);
-    for (size_t i = 0; i < record.seals.tags.size(); ++i) {
-      const Place part = part_of(record.place, i);
-      const MutableBytes opened = MutableBytes(opened_).first(part.length);
-      copy_bytes(opened.data(), ring.subspan(i * record_size_max, part.length));
-      if (!channel_.open_record(part, record.seals, i, opened, opened.data())) return false;
-      lent_->with(part, Access::server_writes, [&](MutableBytes into) { put(opened, into); });
-    }
+    const bool opened = channel_.open_shared(record.place, record.seals, ring, [this](const Place& part, Bytes plain) {
+      lent_->with(part, Access::server_writes, [&](MutableBytes into) { put(plain, into); });
+    });
+    if (!opened) return false;
     std::vector<std::byte> body;
     encode_segment(record.segment, body);
     channel_.queue(Kind::freed, std::move(body));
@@ -257,7 +249,6 @@ class SealedLink final : public Link {
   Ring down_, up_;
   FreeSegments free_segments_;  // of `up`
   std::deque<std::vector<std::byte>> arrived_;
-  std::vector<std::byte> opened_;  // a record
   bool broken_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <random>
 
 #include "fabric/sealed/channel.h"
@@ -471,6 +472,35 @@ TEST_F(SealedTest, ASecondPeerOfOneConnectionIsRefused) {
   });
   ASSERT_TRUE(client->send(as_bytes("a hello of another session")));
   EXPECT_TRUE(eventually([&] { return call_on(core, [&] { return refused; }); }));
+}
+
+// Opened straight out of such memory, a record would be taken whose tag was computed before a byte changed.
+TEST(SealedChannel, ARecordInMemoryThatChangesMeanwhileGivesItsBytesOrNone) {
+  for (const Sealing sealing : {Sealing::aes_256_gcm, Sealing::chacha20_poly1305}) {
+    Channel sends(1, derive(key_of(1, sealing), {}, Side::server), std::nullopt, 4096);
+    Channel opens(1, derive(key_of(1, sealing), {}, Side::client), Salt{}, 4096);
+    const Message plain = pattern(record_size_max, 17);
+    Message ring(plain.size());
+    const Place place{.key = 1, .offset = 0, .length = record_size_max};
+    const Seals seals = *sends.seal_records(place, plain, ring.data());
+    size_t taken = 0, other = 0;
+    const auto open = [&] {
+      return opens.open_shared(place, seals, ring, [&](const Place&, Bytes bytes) {
+        ++taken;
+        if (!std::ranges::equal(bytes, plain)) ++other;
+      });
+    };
+    ASSERT_TRUE(open());
+    std::atomic<bool> stop = false;
+    std::thread attacker([&] {
+      auto* const byte = reinterpret_cast<unsigned char*>(&ring[30'000]);
+      while (!stop) __atomic_fetch_xor(byte, 1, __ATOMIC_RELAXED);
+    });
+    for (int i = 0; i < 1000; ++i) (void)open();
+    stop = true;
+    attacker.join();
+    EXPECT_EQ(other, 0u) << "of " << taken;
+  }
 }
 
 TEST(SealedFrames, RandomBodiesAreReadOrRefused) {
