@@ -84,7 +84,7 @@ class Devices {
   Devices(const Devices&) = delete;
 
   // Ends the threads. Copies and mappings that wait fail; `ended` is not called after this. Bounded in time. False: a
-  // device does not answer, and its driver still has the arena.
+  // device does not answer, or failed during copies: its driver may still use the arena.
   bool stop();
 
   Arena& arena() { return arena_; }

@@ -9,6 +9,7 @@
 #include <future>
 
 #include "base/core.h"
+#include "base/keep.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "fabric/sealed/sealed.h"
@@ -291,7 +292,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   // What a GPU may still touch stays mapped until the process ends.
   if (gpudirect != nullptr && !gpudirect->stop()) {
     log::warn("gpudirect: the server ends while a GPU does not answer");
-    static_cast<void>(arena.release());
+    keep_until_exit(std::move(arena));
   }
   // A remaining request waits for the disk, whose answer is posted to its loop: loops are destroyed last.
   hot_store.reset();
@@ -318,9 +319,9 @@ void Server::State::stop(std::chrono::milliseconds drain) {
 
 // What work that still waits for an RDMA device uses stays until the process ends.
 void Server::State::keep_for_device() {
-  for (auto& parts : cores) static_cast<void>(parts.core.release());
-  static_cast<void>(this->connections.release());
-  static_cast<void>(arena.release());
+  for (auto& parts : cores) keep_until_exit(std::move(parts.core));
+  keep_until_exit(std::move(this->connections));
+  keep_until_exit(std::move(arena));
 }
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& config,
