@@ -45,7 +45,7 @@ class CpuCopies : public Direct {
     });
     EXPECT_EQ(by_get, times * few);
     EXPECT_TRUE(same(memory.bytes(0, few), bytes(few, stored_byte)));
-    // A small object is collected in a block by the store, whoever sends it (store/local/blob_writer).
+    // A small object is collected in a block by the store, on every way (store/local/blob_writer).
     for (const auto& [size, in_store] : {std::pair(few, few), std::pair(3 * mib, size_t{0})}) {
       SCOPED_TRACE(size);
       memory.set(bytes(size, sent_byte));

@@ -194,7 +194,8 @@ class FuzzedMessages : public Direct {
     const bool fits = at <= UINT64_MAX - size && size >= object_size;
     const auto where =
         memory != nullptr && fits && places(*memory, at, size) ? places(*memory, at, object_size) : std::nullopt;
-    EXPECT_EQ(answer.code == Errc::ok, where.has_value()) << static_cast<int>(answer.code) << " at " << at << " of " << size;
+    EXPECT_EQ(answer.code == Errc::ok, where.has_value())
+        << static_cast<int>(answer.code) << " at " << at << " of " << size;
     if (answer.code != Errc::ok || !where) return;
     ++moved_;
     if (!puts) return note(all, *where);

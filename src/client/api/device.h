@@ -129,6 +129,7 @@ class DeviceCopies {
   DeviceCopies& operator=(const DeviceCopies&) = delete;
 
   DeviceLane& lane() { return *lane_; }
+  std::chrono::milliseconds limit() const { return limit_; }  // of what it waits for
   // What the window's own stream has got so far comes first.
   Outcome<> after(const DeviceMemory& memory, const std::stop_token& stop);
   Outcome<> write(uint64_t to, Bytes from);
