@@ -41,10 +41,10 @@ class DeviceExport {
 class DevicePeer {
  public:
   ~DevicePeer();
-  // Null: the driver exports no such memory, or a link has refused it a short while ago; `why` says so. `window`:
-  // addresses of the device.
+  // Null: the driver exports no such memory, or a link of that provider has refused it a short while ago; `why` says
+  // so. `window`: addresses of the device.
   const NativeMemory* find(memory::cuda::Platform platform, const std::vector<memory::cuda::Allocation>& allocations,
-                           MutableBytes window, std::string& why);
+                           MutableBytes window, std::string_view provider, std::string& why);
 
  private:
   const uint64_t forks_ = client::forks();
