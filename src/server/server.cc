@@ -368,7 +368,9 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_pt
   if (!gpus.text.empty()) log::info("{}", gpus.text);
   if (auto done = state->open_transports(); !done) return std::unexpected(done.error());
   if (gpus.devices != 0) {
-    state->gpudirect = std::make_unique<Gpudirect>(*state->arena, state->config.rdma.operation_timeout);
+    state->gpudirect = std::make_unique<Gpudirect>(
+        *state->arena, memory::cuda::Devices::Options{.limit = state->config.rdma.operation_timeout,
+                                                      .hip_handles = state->config.gpudirect.rocm_handles});
   }
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   tell_networks(state->config, *state->identities);

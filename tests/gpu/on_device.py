@@ -134,7 +134,7 @@ def main():
         sys.exit(f"no GPU to try: {why}")
     print("| card | way | GET GiB/s | PUT GiB/s | 64 KiB GETs in batches GiB/s | the driver's copy of pageable memory GiB/s |")
     print("| --- | --- | --- | --- | --- | --- |")
-    with Server(env={**os.environ, "VERBENA_GPUDIRECT_ENABLED": "true"}) as server:
+    with Server(env={**os.environ, "VERBENA_GPUDIRECT_ENABLED": "true", "VERBENA_GPUDIRECT_ROCM_HANDLES": "true"}) as server:
         with verbena.connect(server.http, access_key=ACCESS_KEY, secret_key=SECRET_KEY, via="http") as client:
             client.make_bucket("gpu", memory=True)
         for kind in (Array, MappedArray):

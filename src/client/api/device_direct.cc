@@ -147,6 +147,9 @@ const client::NativeDevice* Client::Impl::direct_memory(const Buffer& window, st
   const client::NativeDevice* const found = memory.exported->find(memory.platform, memory.allocations);
   if (found == nullptr) {
     reason = "direct: " + memory.exported->why();
+  } else if (found->by_handle() && !(*session)->takes_handles(memory.platform)) {
+    reason = "direct: the server takes descriptors of this memory, and no handles (gpudirect.rocm_handles)";
+    return nullptr;
   } else if (!found->is_there(window.bytes())) {
     reason = "direct: other memory was mapped there after the window was registered";
     return nullptr;
