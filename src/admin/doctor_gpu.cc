@@ -66,7 +66,8 @@ Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const
   Findings out{{Health::ok, "gpu memory by native local",
                 "direct with a server that has gpudirect.enabled, else shared: through memory shared with a server on "
                 "this host",
-                "direct: the GPU copies for the server into memory of cuMemAlloc, cudaMalloc or hipMalloc"}};
+                "direct: the GPU copies for the server into memory of cuMemAlloc or cudaMalloc, of hipMalloc with "
+                "gpudirect.rocm_handles, or by descriptors"}};
   std::vector<fabric::ofi::ProviderInfo> best;  // of each provider, in order
   for (const auto& info : providers) {
     if (!info.usable) continue;

@@ -227,7 +227,8 @@ struct Config {
 
   // Memory of GPUs that the server itself may reach.
   struct Gpudirect {
-    bool enabled = false;  // the driver is loaded at start; false: never
+    bool enabled = false;       // the driver is loaded at start; false: never
+    bool rocm_handles = false;  // memory of AMD's GPUs also by IPC handles, whose size no call verifies
   } gpudirect;
 };
 

@@ -553,6 +553,10 @@ const std::array keys{
               "load the drivers of NVIDIA and AMD at start, say what they have, and let their GPUs copy for clients on "
               "this host",
               [](C& c, S& t) { return parse_bool(c.gpudirect.enabled, t); }},
+    ConfigKey{"gpudirect.rocm_handles", "false",
+              "with gpudirect.enabled: take memory of AMD's GPUs by IPC handles, too, whose size the driver does not "
+              "check: for clients that are trusted as the server is",
+              [](C& c, S& t) { return parse_bool(c.gpudirect.rocm_handles, t); }},
 
     ConfigKey{"rdma.enabled", "true", "the native door and RDMA tokens",
               [](C& c, S& t) { return parse_bool(c.rdma.enabled, t); }},

@@ -14,7 +14,7 @@ TEST(Config, EveryKeySetsItsField) {
 log_level: debug
 arena_size: 1 GiB
 http: {address: 0.0.0.0, port: 9002}
-gpudirect: {enabled: true}
+gpudirect: {enabled: true, rocm_handles: true}
 rdma:
   provider: [verbs, tcp]
   port: 9300
@@ -37,6 +37,7 @@ rdma:
   EXPECT_EQ(config.http.address, "0.0.0.0");
   EXPECT_EQ(config.http.port, 9002);
   EXPECT_TRUE(config.gpudirect.enabled);
+  EXPECT_TRUE(config.gpudirect.rocm_handles);
   EXPECT_EQ(config.rdma.provider, (std::vector<std::string>{"verbs", "tcp"}));
   EXPECT_EQ(config.rdma.fabric_port_last, 9316);
   EXPECT_EQ(config.rdma.ib_port, 1);

@@ -14,17 +14,19 @@ PeerPlace PeerPlace::of(memory::cuda::Platform platform, const std::vector<memor
   return {.platform = platform, .device = first.device, .begin = first.begin, .first_id = first.id, .last_id = last.id};
 }
 
-void RefusedPlaces::add(const PeerPlace& place, Deadline until) {
+void RefusedPlaces::add(const PeerPlace& place, std::string_view provider, Deadline until) {
   const std::lock_guard lock(mutex_);
-  auto at = std::ranges::find(all_, place, &Refused::place);
+  auto at =
+      std::ranges::find_if(all_, [&](const Refused& one) { return one.place == place && one.provider == provider; });
   if (at == all_.end() && all_.size() == places_max) at = std::ranges::min_element(all_, {}, &Refused::until);
   if (at == all_.end()) at = all_.emplace(at);
-  *at = {place, until};
+  *at = {place, std::string(provider), until};
 }
 
-bool RefusedPlaces::has(const PeerPlace& place, Deadline now) const {
+bool RefusedPlaces::has(const PeerPlace& place, std::string_view provider, Deadline now) const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(all_, [&](const Refused& one) { return one.place == place && now < one.until; });
+  return std::ranges::any_of(
+      all_, [&](const Refused& one) { return one.place == place && one.provider == provider && now < one.until; });
 }
 
 RefusedPlaces& refused_places() {
@@ -46,7 +48,9 @@ Result<std::unique_ptr<fabric::Lent>> PeerWindow::lend(fabric::Link& link, Mutab
                         .begin = memory_->begin(),
                         .by_address = memory_->by_address()},
                        access);
-  if (!lent && lent.error() == Errc::unsupported) refused_places().add(place_, deadline_in(rest_of_refused));
+  if (!lent && lent.error() == Errc::unsupported) {
+    refused_places().add(place_, link.provider(), deadline_in(rest_of_refused));
+  }
   return lent;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -20,18 +22,19 @@ struct PeerPlace {
   bool operator==(const PeerPlace&) const = default;
 };
 
-// Places that an RDMA device has refused a short while ago, whichever window was in them: callers without registered
-// windows have a new one for each call. Thread-safe.
+// Places that the RDMA device of a provider has refused a short while ago, whichever window was in them: callers
+// without registered windows have a new one for each call. Other providers may take them. Thread-safe.
 class RefusedPlaces {
  public:
   static constexpr size_t places_max = 64;
   // Where there is no room, it takes that of the one which ends first.
-  void add(const PeerPlace& place, Deadline until);
-  bool has(const PeerPlace& place, Deadline now) const;
+  void add(const PeerPlace& place, std::string_view provider, Deadline until);
+  bool has(const PeerPlace& place, std::string_view provider, Deadline now) const;
 
  private:
   struct Refused {
     PeerPlace place;
+    std::string provider;
     Deadline until;
   };
   mutable std::mutex mutex_;
@@ -47,8 +50,8 @@ class PeerWindow {
 
   MutableBytes bytes() const { return bytes_; }
   const memory::cuda::PeerMemory& memory() const { return *memory_; }
-  // unsupported: the link's device does not take it; then its place is one of refused_places() for a while. `part` lies
-  // inside bytes().
+  // unsupported: the link's device does not take it; then its place is one of refused_places() of the link's provider
+  // for a while. `part` lies inside bytes().
   Result<std::unique_ptr<fabric::Lent>> lend(fabric::Link& link, MutableBytes part, fabric::Access access) const;
 
  private:

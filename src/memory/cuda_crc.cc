@@ -1,25 +1,49 @@
 #include "memory/cuda_crc.h"
 
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
 #include "memory/cuda_context.h"
 
 namespace verbena::memory::cuda {
 
-Outcome<std::unique_ptr<DeviceCrc>> DeviceCrc::load(Queue& queue, Algorithm algorithm, const std::string& text) {
-  const Driver& driver = queue.driver_;
-  if (!driver.calls().runs_kernels()) {
-    return std::unexpected(Fault{.text = driver.path() + " runs no kernels of a text"});
+// Of a device's primary context, which stays until the process ends.
+class CrcModule {
+ public:
+  static Outcome<std::unique_ptr<CrcModule>> load(const Driver& driver, void* context, const std::string& text);
+  ~CrcModule() {
+    if (module_ == nullptr) return;
+    static_cast<void>(
+        in_context(driver_, context_, "cuModuleUnload", [&](const Calls& c) { return c.module_unload(module_); }));
   }
-  std::unique_ptr<DeviceCrc> made(new DeviceCrc(queue, algorithm));
-  const std::string given = text.empty() ? crc_kernel(algorithm) : text;
+  CrcModule(const CrcModule&) = delete;
+
+  void* function() const { return function_; }
+  uint64_t results() const { return results_; }
+
+ private:
+  CrcModule(const Driver& driver, void* context) : driver_(driver), context_(context) {}
+
+  const Driver& driver_;
+  void* const context_;
+  void* module_ = nullptr;
+  void* function_ = nullptr;
+  uint64_t results_ = 0;
+};
+
+Outcome<std::unique_ptr<CrcModule>> CrcModule::load(const Driver& driver, void* context, const std::string& text) {
+  std::unique_ptr<CrcModule> made(new CrcModule(driver, context));
   size_t size = 0;
-  auto done = in_context(driver, queue.context_, "cuModuleLoadData",
-                         [&](const Calls& c) { return c.module_load(&made->module_, given.c_str()); });
+  auto done = in_context(driver, context, "cuModuleLoadData",
+                         [&](const Calls& c) { return c.module_load(&made->module_, text.c_str()); });
   if (done) {
-    done = in_context(driver, queue.context_, "cuModuleGetFunction",
+    done = in_context(driver, context, "cuModuleGetFunction",
                       [&](const Calls& c) { return c.module_function(&made->function_, made->module_, crc_entry); });
   }
   if (done) {
-    done = in_context(driver, queue.context_, "cuModuleGetGlobal", [&](const Calls& c) {
+    done = in_context(driver, context, "cuModuleGetGlobal", [&](const Calls& c) {
       return c.module_global(&made->results_, &size, made->module_, crc_results);
     });
   }
@@ -28,18 +52,72 @@ Outcome<std::unique_ptr<DeviceCrc>> DeviceCrc::load(Queue& queue, Algorithm algo
   return made;
 }
 
-DeviceCrc::~DeviceCrc() {
-  if (module_ == nullptr) return;
-  static_cast<void>(in_context(queue_.driver_, queue_.context_, "cuModuleUnload",
-                               [&](const Calls& c) { return c.module_unload(module_); }));
+namespace {
+
+using LoadedModule = Outcome<std::unique_ptr<CrcModule>>;
+
+std::atomic<unsigned> loads_left_alone{0};  // threads that still load what no caller waits for
+
+// Of a caller and the thread that loads for it.
+struct ModuleLoad {
+  std::mutex mutex;
+  std::condition_variable_any ended;
+  std::optional<LoadedModule> outcome;
+  bool unwanted = false;
+
+  void finish(LoadedModule loaded) {
+    std::unique_lock lock(mutex);
+    if (!unwanted) {
+      outcome = std::move(loaded);
+      ended.notify_one();
+      return;
+    }
+    lock.unlock();
+    loaded = std::unexpected(Fault{});  // unloaded
+    --loads_left_alone;
+  }
+};
+
+}  // namespace
+
+Outcome<std::unique_ptr<DeviceCrc>> DeviceCrc::load(Queue& queue, Algorithm algorithm, Deadline until,
+                                                    const std::stop_token& stop, const std::string& text) {
+  const Driver& driver = queue.driver_;
+  if (!driver.calls().runs_kernels()) {
+    return std::unexpected(Fault{.text = driver.path() + " runs no kernels of a text"});
+  }
+  if (loads_left_alone != 0) {
+    return std::unexpected(Fault{Fault::Kind::late, "the driver still loads a kernel that was given up"});
+  }
+  const auto load = std::make_shared<ModuleLoad>();
+  std::thread([load, &driver, context = queue.context_, given = text.empty() ? crc_kernel(algorithm) : text] {
+    load->finish(CrcModule::load(driver, context, given));
+  }).detach();
+  std::unique_lock lock(load->mutex);
+  load->ended.wait_until(lock, stop, until, [&] { return load->outcome.has_value(); });
+  if (!load->outcome) {
+    load->unwanted = true;
+    ++loads_left_alone;
+    if (stop.stop_requested()) return std::unexpected(Fault{Fault::Kind::cancelled, "cancelled by the caller"});
+    return std::unexpected(Fault{Fault::Kind::late, "the driver did not load the kernel in time"});
+  }
+  if (!*load->outcome) return std::unexpected(std::move(*load->outcome).error());
+  return std::unique_ptr<DeviceCrc>(new DeviceCrc(queue, algorithm, std::move(**load->outcome)));
 }
+
+DeviceCrc::DeviceCrc(Queue& queue, Algorithm algorithm, std::unique_ptr<CrcModule> module)
+    : queue_(queue), algorithm_(algorithm), module_(std::move(module)) {}
+
+DeviceCrc::~DeviceCrc() = default;
+
+uint64_t DeviceCrc::results() const { return module_->results(); }
 
 Outcome<> DeviceCrc::launch(uint64_t address, uint64_t size, size_t first) {
   uint64_t place = first;
   void* parameters[] = {&address, &size, &place};  // copied by the call
   const auto blocks = static_cast<unsigned>(crc_blocks(algorithm_, address, size));
   return in_context(queue_.driver_, queue_.context_, "cuLaunchKernel", [&](const Calls& c) {
-    return c.launch(function_, blocks, 1, 1, crc_threads, 1, 1, 0, queue_.stream_, parameters, nullptr);
+    return c.launch(module_->function(), blocks, 1, 1, crc_threads, 1, 1, 0, queue_.stream_, parameters, nullptr);
   });
 }
 

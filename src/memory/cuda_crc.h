@@ -10,11 +10,16 @@
 
 namespace verbena::memory::cuda {
 
+class CrcModule;  // what the driver has loaded
+
 class DeviceCrc {
  public:
-  // Loads the kernel on the queue's device, which compiles it; the driver may wait for the device meanwhile. `queue`
-  // outlives it. `failed`: the driver's answer, or it has no such calls. `text`: for tests, instead of crc_kernel().
-  static Outcome<std::unique_ptr<DeviceCrc>> load(Queue& queue, Algorithm algorithm, const std::string& text = {});
+  // Loads the kernel on the queue's device, which compiles it. The driver may wait for the device meanwhile, and
+  // nothing ends such a call: so a thread of its own makes it, which is left alone at the deadline (`late`) or when the
+  // caller stops (`cancelled`), and unloads what it has got by then. While one is left alone, `late` at once. `failed`:
+  // the driver's answer, or it has no such calls. `queue` outlives it. `text`: for tests, instead of crc_kernel().
+  static Outcome<std::unique_ptr<DeviceCrc>> load(Queue& queue, Algorithm algorithm, Deadline until,
+                                                  const std::stop_token& stop = {}, const std::string& text = {});
   // All launched work has ended.
   ~DeviceCrc();
   DeviceCrc(const DeviceCrc&) = delete;
@@ -25,16 +30,14 @@ class DeviceCrc {
   // crc_results_max.
   Outcome<> launch(uint64_t address, uint64_t size, size_t first);
   // Where on the device the registers are: 8 bytes each.
-  uint64_t results() const { return results_; }
+  uint64_t results() const;
 
  private:
-  DeviceCrc(Queue& queue, Algorithm algorithm) : queue_(queue), algorithm_(algorithm) {}
+  DeviceCrc(Queue& queue, Algorithm algorithm, std::unique_ptr<CrcModule> module);
 
   Queue& queue_;
-  Algorithm algorithm_;
-  void* module_ = nullptr;
-  void* function_ = nullptr;
-  uint64_t results_ = 0;
+  const Algorithm algorithm_;
+  const std::unique_ptr<CrcModule> module_;
 };
 
 }  // namespace verbena::memory::cuda

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/keep.h"
 #include "base/log.h"
 
 namespace verbena::memory::cuda {
@@ -71,6 +72,8 @@ void Device::run() {
   }
   leave();
   const std::lock_guard lock(mutex_);
+  // Copies of a device that failed may still be under way: their memory is kept, and with it the device.
+  if (!flying_.empty()) keep_until_exit(shared_from_this());
   ended_ = true;
   end_changed_.notify_all();
 }
@@ -141,8 +144,10 @@ void Device::issue() {
       (queued ? given : refused).push_back(std::move(flight));
       if (!queued) log::debug("gpudirect: device {}: {}", name(), queued.error().text);
     }
+    const bool doubtful = !refused.empty();
     end(refused, CopyEnd::failed);
-    if (!given.empty()) record(direction, std::move(given));
+    // Also behind none: a device that does not work refuses the event as well.
+    if (doubtful || !given.empty()) record(direction, std::move(given));
   }
 }
 
@@ -160,6 +165,7 @@ void Device::record(unsigned direction, std::vector<FlightPtr> flights) {
   }
   // Without an event it is not known when they end: they stay in flight.
   if (!done) return lose(done.error().text, true);
+  if (flights.empty()) return events_.push_back(event);
   batches_[direction].push_back({event, std::move(flights)});
   looks_ = 0;
 }
@@ -293,7 +299,8 @@ void Device::stop() {
 
 bool Device::wait_for_end(Deadline until) {
   std::unique_lock lock(mutex_);
-  return end_changed_.wait_until(lock, until, [this] { return ended_; });
+  // Of a device that failed it is not known whether its copies still touch the arena.
+  return end_changed_.wait_until(lock, until, [this] { return ended_; }) && flying_.empty();
 }
 
 // --- Requests --------------------------------------------------------------------------------------------------------

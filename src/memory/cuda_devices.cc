@@ -39,7 +39,7 @@ constexpr std::chrono::seconds patience{2};
 
 Outcome<std::unique_ptr<Devices>> Devices::open(Arena& arena, Options options) {
   const Drivers known = cuda::drivers();
-  std::unique_ptr<Devices> all(new Devices(arena));
+  std::unique_ptr<Devices> all(new Devices(arena, options));
   std::vector<Fault> faults;
   for (const Driver* driver : known.ready) {
     if (auto added = all->add(*driver, options); !added) faults.push_back(std::move(added).error());
@@ -99,6 +99,9 @@ Device* Devices::find(Platform platform, const DeviceName& name, const WhenMappe
 }
 
 void Devices::map(const Exported& allocation, WhenMapped mapped) {
+  if (!takes_handles(allocation.platform)) {
+    return mapped(std::unexpected(Fault{Fault::Kind::failed, "no handles of this driver's memory are taken"}));
+  }
   Device* const device = find(allocation.platform, allocation.device, mapped);
   if (device == nullptr) return;
   device->map([device, allocation] { return device->open(allocation); }, std::move(mapped));
@@ -110,7 +113,8 @@ void Devices::map(const Pieces& pieces, WhenMapped mapped) {
   device->map([device, pieces] { return device->open(pieces); }, std::move(mapped));
 }
 
-bool Devices::has(Platform platform) const {
+bool Devices::takes_handles(Platform platform) const {
+  if (platform == Platform::rocm && !hip_handles_) return false;
   return std::ranges::any_of(drivers_, [&](const OfDriver& driver) { return driver.platform == platform; });
 }
 

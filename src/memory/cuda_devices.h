@@ -75,6 +75,9 @@ class Devices {
   static void export_metrics();  // at a server's start, whether it has devices or not
   struct Options {
     std::chrono::milliseconds limit{5'000};  // of one call or copy
+    // Memory of HIP by its IPC handles, too. HIP believes the size that the handle says, and no call tells the true
+    // one: with another size in its handle, a client reaches what is beyond its memory.
+    bool hip_handles = false;
   };
   // Starts a thread for each device and page-locks the arena for all of them, which takes long for a large arena.
   // `failed`: no driver shares memory between processes, or none page-locks the arena. A driver that fails is passed
@@ -84,21 +87,22 @@ class Devices {
   Devices(const Devices&) = delete;
 
   // Ends the threads. Copies and mappings that wait fail; `ended` is not called after this. Bounded in time. False: a
-  // device does not answer, and its driver still has the arena.
+  // device does not answer, or failed during copies: its driver may still use the arena.
   bool stop();
 
   Arena& arena() { return arena_; }
-  // `refused`: no such device, not the driver's handle, or less memory than it says. `mapped` is called once.
+  // `refused`: no such device, not the driver's handle, or less memory than it says. `failed`: takes_handles() is
+  // false, or the device is lost. `mapped` is called once.
   using WhenMapped = std::function<void(Outcome<std::shared_ptr<Mapped>> mapped)>;
   void map(const Exported& allocation, WhenMapped mapped);
   // Also if the driver maps no descriptors: `refused`.
   void map(const Pieces& pieces, WhenMapped mapped);
   bool maps_pieces(Platform platform) const;
-  bool has(Platform platform) const;
+  bool takes_handles(Platform platform) const;
   size_t lost() const;
 
  private:
-  explicit Devices(Arena& arena) : arena_(arena) {}
+  Devices(Arena& arena, const Options& options) : arena_(arena), hip_handles_(options.hip_handles) {}
   // All devices of a driver, or none.
   Outcome<> add(const Driver& driver, const Options& options);
   // Null, once `mapped` has been told that there is no such device.
@@ -110,6 +114,7 @@ class Devices {
     std::vector<std::shared_ptr<Device>> devices;  // the first one has page-locked the arena for all of them
   };
   Arena& arena_;
+  const bool hip_handles_;
   bool stuck_ = false;  // a device of a driver that was passed over
   std::vector<OfDriver> drivers_;
 };

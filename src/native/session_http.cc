@@ -136,7 +136,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   if (const auto devices = door.devices(); session->version >= wire::version_of_devices && devices != nullptr) {
     Json kinds = Json::array();
     for (const auto platform : memory::cuda::platforms) {
-      if (devices->has(platform)) kinds.push_back(to_string(platform));
+      if (devices->takes_handles(platform)) kinds.push_back(to_string(platform));
       if (devices->maps_pieces(platform)) kinds.push_back(std::string(to_string(platform)) + "-descriptors");
     }
     answer["device_memory"] = std::move(kinds);

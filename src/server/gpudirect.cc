@@ -13,7 +13,7 @@
 namespace verbena::server {
 namespace {
 
-GpusFound gpus_of(const memory::cuda::Driver& driver) {
+GpusFound gpus_of(const memory::cuda::Driver& driver, bool rocm_handles) {
   const auto devices = driver.devices();
   if (!devices) return {0, devices.error().text};
   GpusFound found{devices->size(), fmt::format("{}, {} devices", driver.title(), devices->size())};
@@ -22,12 +22,14 @@ GpusFound gpus_of(const memory::cuda::Driver& driver) {
     if (!device.descriptors) found.text += ", whose memory no descriptor can share";
   }
   if (driver.platform() == memory::cuda::Platform::rocm) {
-    found.text += "; this driver believes the size that a client's handle says: only for clients that are trusted";
+    found.text += rocm_handles
+                      ? "; this driver believes the size that a client's handle says: only for clients that are trusted"
+                      : "; of its memory no handles are taken, whose size it does not check (gpudirect.rocm_handles)";
   }
   return found;
 }
 
-GpusFound look_for_gpus() {
+GpusFound look_for_gpus(bool rocm_handles) {
   const memory::cuda::Drivers known = memory::cuda::drivers();
   GpusFound all;
   const auto add = [&](size_t devices, const std::string& text) {
@@ -35,7 +37,7 @@ GpusFound look_for_gpus() {
     all.text += (all.text.empty() ? "" : "; ") + text;
   };
   for (const auto* driver : known.ready) {
-    const GpusFound found = gpus_of(*driver);
+    const GpusFound found = gpus_of(*driver, rocm_handles);
     add(found.devices, found.text);
   }
   for (const auto& fault : known.told()) add(0, fault.text);
@@ -53,18 +55,18 @@ GpusFound find_gpus(const Config::Gpudirect& gpudirect, std::chrono::millisecond
   // A thread of its own: nothing limits the time of a driver whose device is broken.
   auto told = std::make_shared<std::promise<GpusFound>>();
   auto answer = told->get_future();
-  std::thread([told] { told->set_value(look_for_gpus()); }).detach();
+  std::thread([told, handles = gpudirect.rocm_handles] { told->set_value(look_for_gpus(handles)); }).detach();
   if (answer.wait_for(at_most) != std::future_status::ready) return {0, "gpudirect: the driver does not answer"};
   const GpusFound found = answer.get();
   devices.set(static_cast<int64_t>(found.devices));
   return {found.devices, "gpudirect: " + found.text};
 }
 
-Gpudirect::Gpudirect(memory::Arena& arena, std::chrono::milliseconds limit) {
+Gpudirect::Gpudirect(memory::Arena& arena, const memory::cuda::Devices::Options& options) {
   constexpr std::chrono::seconds moment{2};
   // The thread may outlive this object, if the driver does not answer.
-  std::thread([state = state_, &arena, limit] {
-    auto opened = memory::cuda::Devices::open(arena, {.limit = limit});
+  std::thread([state = state_, &arena, options] {
+    auto opened = memory::cuda::Devices::open(arena, options);
     if (opened) {
       log::info("gpudirect: GPUs copy for clients on this host");
     } else {

@@ -25,7 +25,7 @@ GpusFound find_gpus(const Config::Gpudirect& gpudirect, std::chrono::millisecond
 class Gpudirect {
  public:
   // Waits a moment, so that a small arena is ready when this returns.
-  Gpudirect(memory::Arena& arena, std::chrono::milliseconds limit);
+  Gpudirect(memory::Arena& arena, const memory::cuda::Devices::Options& options);
   ~Gpudirect();
   Gpudirect(const Gpudirect&) = delete;
 

@@ -9,6 +9,7 @@
 #include <future>
 
 #include "base/core.h"
+#include "base/keep.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "fabric/sealed/sealed.h"
@@ -292,7 +293,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   // What a GPU may still touch stays mapped until the process ends.
   if (gpudirect != nullptr && !gpudirect->stop()) {
     log::warn("gpudirect: the server ends while a GPU does not answer");
-    static_cast<void>(arena.release());
+    keep_until_exit(std::move(arena));
   }
   // A remaining request waits for the disk, whose answer is posted to its loop: loops are destroyed last.
   hot_store.reset();
@@ -319,9 +320,9 @@ void Server::State::stop(std::chrono::milliseconds drain) {
 
 // What work that still waits for an RDMA device uses stays until the process ends.
 void Server::State::keep_for_device() {
-  for (auto& parts : cores) static_cast<void>(parts.core.release());
-  static_cast<void>(this->connections.release());
-  static_cast<void>(arena.release());
+  for (auto& parts : cores) keep_until_exit(std::move(parts.core));
+  keep_until_exit(std::move(this->connections));
+  keep_until_exit(std::move(arena));
 }
 
 std::expected<std::unique_ptr<Server>, std::string> Server::start(const Config& config,
@@ -368,7 +369,9 @@ std::expected<std::unique_ptr<Server>, std::string> Server::start(std::unique_pt
   if (!gpus.text.empty()) log::info("{}", gpus.text);
   if (auto done = state->open_transports(); !done) return std::unexpected(done.error());
   if (gpus.devices != 0) {
-    state->gpudirect = std::make_unique<Gpudirect>(*state->arena, state->config.rdma.operation_timeout);
+    state->gpudirect = std::make_unique<Gpudirect>(
+        *state->arena, memory::cuda::Devices::Options{.limit = state->config.rdma.operation_timeout,
+                                                      .hip_handles = state->config.gpudirect.rocm_handles});
   }
   if (auto done = state->open_identities(); !done) return std::unexpected(done.error());
   tell_networks(state->config, *state->identities);

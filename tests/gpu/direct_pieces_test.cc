@@ -9,10 +9,8 @@
 
 #include "base/fd.h"
 #include "client/native/device_memory.h"
-#include "client/native/streams.h"
-#include "direct_world.h"
-#include "fabric/device.h"
 #include "memory/cuda_devices.h"
+#include "raw_session.h"
 
 namespace verbena::matrix {
 namespace {
@@ -328,56 +326,32 @@ TEST_F(DirectPieces, ForeignFilesAreNoMemory) {
 }
 
 // What a client says in DEVICE, whatever it has handed over before.
-struct Shared : client::NativeCall {
-  Result<void> answered(Bytes body) override {
-    if (!native::wire::decode_device_shared(body)) return fail(Errc::malformed, "reply");
-    return {};
-  }
-};
-
 class Hostile {
  public:
-  Hostile(client::NativeSession& session, const Physical& piece) : session_(session), piece_(piece) {}
+  Hostile(client::NativeSession& session, const Physical& piece) : raw_(session), piece_(piece) {}
   // The number of `count` descriptors of the piece.
   uint32_t hand_over(size_t count) {
     std::vector<Fd> files;
     std::vector<int> numbers;
     while (files.size() < count) files.push_back(*piece_.descriptor());
     for (const Fd& file : files) numbers.push_back(file.get());
-    uint32_t number = 0;
-    static_cast<void>(with_stream([&](client::NativeStream::Body& body) -> Result<void> {
-      const auto given = dynamic_cast<fabric::DeviceLink&>(body.link).hand_over(numbers);
-      EXPECT_TRUE(given) << describe(given.error());
-      number = given.value_or(0);
-      return fail(Errc::unsupported, "nothing is sent");
-    }));
-    return number;
+    const auto given = raw_.hand_over(numbers);
+    EXPECT_TRUE(given) << describe(given.error());
+    return given.value_or(0);
   }
   Errc share(uint32_t number, size_t count) {
-    native::wire::Device request{.kind = is_hip() ? native::wire::device_by_hip_pieces : native::wire::device_by_pieces,
-                                 .device = *(*Driver::get(platform()))->name_of(0),
-                                 .size = count * least,
-                                 .handle = {},
-                                 .handed_over = number,
-                                 .pieces = std::vector<uint64_t>(count, least)};
-    const auto done = with_stream([&](client::NativeStream::Body& body) -> Result<void> {
-      encode(body.out, request);
-      return {};
-    });
-    return done ? Errc::ok : done.error().code;
+    return raw_
+        .share({.kind = is_hip() ? native::wire::device_by_hip_pieces : native::wire::device_by_pieces,
+                .device = *(*Driver::get(platform()))->name_of(0),
+                .size = count * least,
+                .handle = {},
+                .handed_over = number,
+                .pieces = std::vector<uint64_t>(count, least)})
+        .code;
   }
 
  private:
-  Result<void> with_stream(const client::NativeStream::Prepare& prepare) {
-    return session_.with_streams(false, [&](client::NativeStreams& streams) {
-      Shared call;
-      call.type = native::wire::Type::device;
-      call.deadline = deadline_in(std::chrono::seconds(20));
-      return streams.any().run(call, prepare);
-    });
-  }
-
-  client::NativeSession& session_;
+  RawSession raw_;
   const Physical& piece_;
 };
 

@@ -14,6 +14,7 @@ inline constexpr size_t mib = 1u << 20;
 inline Config direct_config(std::chrono::milliseconds limit) {
   Config config = test_config();
   config.gpudirect.enabled = true;
+  config.gpudirect.rocm_handles = true;
   config.rdma.operation_timeout = limit;
   return config;
 }
@@ -39,7 +40,8 @@ struct Kept {
 class Direct : public testing::Test {
  protected:
   static void SetUpTestSuite() { use_the_double(); }
-  explicit Direct(std::chrono::milliseconds limit = std::chrono::seconds(5)) : world(direct_config(limit)) {}
+  explicit Direct(std::chrono::milliseconds limit = std::chrono::seconds(5)) : Direct(direct_config(limit)) {}
+  explicit Direct(const Config& config) : world(config) {}
   void SetUp() override {
     double_reset_counts();
     double_delay(50);

@@ -1,6 +1,8 @@
 // A double of NVIDIA's driver: a library with the driver's names (cuda.h), without a device. Device memory lies at
 // addresses that no CPU access may touch (PROT_NONE), and its bytes in a second mapping that only the copies here use;
 // streams run late, on threads of their own; any call can be made to fail, and each is counted.
+#include <algorithm>
+
 #include "double.h"
 #include "double_world.h"
 
@@ -14,7 +16,8 @@ bool is_locked(const void* memory, size_t size) {
   auto range = world().locked.upper_bound(at);
   if (range == world().locked.begin()) return false;
   --range;
-  return at - range->first < range->second && size <= range->second - (at - range->first);
+  const size_t all = range->second.size;
+  return at - range->first < all && size <= all - (at - range->first);
 }
 
 int copy(uint64_t device_at, void* host, size_t size, void* handle, bool to_device) {
@@ -197,7 +200,10 @@ int cuMemHostRegister_v2(void* memory, size_t size, unsigned) {
   const int status = enter_here("cuMemHostRegister_v2");
   if (status != ok) return status;
   std::lock_guard lock(world().mutex);
-  return world().locked.emplace(reinterpret_cast<uintptr_t>(memory), size).second ? ok : already_locked;
+  auto& at = world().locked[reinterpret_cast<uintptr_t>(memory)];
+  if (at.size != 0 && !at.stale) return already_locked;
+  at = {.size = size, .device = stack.back()->device};
+  return ok;
 }
 int cuMemHostUnregister(void* memory) {
   enter("cuMemHostUnregister");
@@ -224,10 +230,11 @@ int cuStreamDestroy_v2(void* stream) {
     break;
   }
   if (!ended) return invalid_handle;
-  std::lock_guard inside(ended->mutex);
+  const std::lock_guard inside(ended->mutex);
   if (ended->added != ended->done) ++world().misuse;
   ended->thread.request_stop();
-  static_cast<void>(ended.release());  // its thread may be inside the work
+  ended->thread.detach();
+  world().ended_streams.push_back(std::move(ended));  // its thread may be inside the work
   return ok;
 }
 int cuStreamIsCapturing(void* stream, int* state) {
@@ -241,12 +248,14 @@ int cuStreamIsCapturing(void* stream, int* state) {
 int cuEventCreate(void** event, unsigned) {
   const int status = enter_here("cuEventCreate");
   if (status != ok) return status;
-  auto* made = new Event;
+  auto made = std::make_unique<Event>();
   made->device = stack.back()->device;
-  *event = made;
+  *event = made.get();
+  const std::lock_guard lock(world().mutex);
+  world().events.push_back(std::move(made));
   return ok;
 }
-int cuEventDestroy_v2(void*) { return enter("cuEventDestroy_v2"); }  // streams may still know it: leaked
+int cuEventDestroy_v2(void*) { return enter("cuEventDestroy_v2"); }  // streams may still know it: kept
 int cuEventRecord(void* event, void* handle) {
   const int status = enter_here("cuEventRecord");
   if (status != ok) return status;
@@ -444,10 +453,30 @@ void double_slow(const char* call, unsigned microseconds) {
   std::lock_guard lock(world().mutex);
   world().slow[call] = microseconds;
 }
-void double_lose(int device, bool lost) { world().contexts[device].lost = lost; }
+void double_block(const char* call, bool blocked) {
+  const std::lock_guard lock(world().mutex);
+  if (blocked) world().blocked.insert(call);
+  if (!blocked) world().blocked.erase(call);
+  world().let_go.notify_all();
+}
+unsigned double_blocked() {
+  const std::lock_guard lock(world().mutex);
+  return world().waiting;
+}
+void double_lose(int device, bool lost) {
+  const std::lock_guard lock(world().mutex);
+  world().contexts[device].lost = lost;
+  for (auto& [address, one] : world().locked) one.stale = one.stale || (lost && one.device == device);
+}
 unsigned double_calls(const char* call) {
   std::lock_guard lock(world().mutex);
   return world().calls[call];
+}
+unsigned double_all_calls() {
+  const std::lock_guard lock(world().mutex);
+  unsigned all = 0;
+  for (const auto& [call, times] : world().calls) all += times;
+  return all;
 }
 unsigned double_pageable() { return world().pageable; }
 unsigned double_misuse() { return world().misuse; }
@@ -465,7 +494,8 @@ uint64_t double_mapped() {
 }
 unsigned double_locked() {
   std::lock_guard lock(world().mutex);
-  return static_cast<unsigned>(world().locked.size());
+  return static_cast<unsigned>(
+      std::ranges::count_if(world().locked, [](const auto& one) { return !one.second.stale; }));
 }
 void double_reset_counts() {
   std::lock_guard lock(world().mutex);
@@ -473,6 +503,8 @@ void double_reset_counts() {
   world().failures.clear();
   world().slow.clear();
   world().flips.clear();
+  world().blocked.clear();
+  world().let_go.notify_all();
   world().pageable = world().misuse = 0;
 }
 }

@@ -61,12 +61,21 @@ void double_flip_at(const char* call, uint64_t address, unsigned after);
 const char* double_kernel_fault();
 // Each use of it takes so long, until double_reset_counts().
 void double_slow(const char* call, unsigned microseconds);
+// Uses of it do not return until they are let go; how many wait so.
+void double_block(const char* call, bool blocked);
+unsigned double_blocked();
 // Every call in the device's context fails from now on (an uncorrectable error of its memory), or works again.
 void double_lose(int device, bool lost);
 
 unsigned double_calls(const char* call);
+unsigned double_all_calls();
 // Copies whose host memory was not page-locked.
 unsigned double_pageable();
+// Copies by a CPU, in bytes, of places that begin with at least 64 bytes of this value (-1: none), since it was named.
+// Seen only where the double was linked, not loaded.
+bool double_sees_copies();
+void double_watch_copies(int byte);
+uint64_t double_copied();
 // Misuse that a driver would not report: page-locked memory that was given up while a copy used it.
 unsigned double_misuse();
 // Bytes of device memory, of memory of other processes that is mapped, and page-locked ranges, that exist.

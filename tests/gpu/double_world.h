@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -105,12 +106,19 @@ struct Stream {
   std::jthread thread;
 };
 struct Event {
-  std::atomic<uint64_t> recorded{0}, reached{0};
+  std::atomic<uint64_t> recorded{0}, reached{0};  // a stream may reach one that was destroyed
   int device = 0;
 };
 struct Failure {
   int status = 0;
   unsigned after = 0, until = ~0u;  // numbers of its uses
+};
+
+// Page-locked memory. `stale`: its device was lost, and a process with a new context may lock it anew.
+struct Locked {
+  size_t size = 0;
+  int device = 0;
+  bool stale = false;
 };
 
 // A bit of the device's byte there changes at that use of a call.
@@ -126,13 +134,17 @@ struct World {
   std::map<uint64_t, Allocation> allocations;
   std::map<uint64_t, size_t> reservations;
   std::map<uint64_t, std::shared_ptr<Physical>> handles;
-  std::map<uintptr_t, size_t> locked;
+  std::map<uintptr_t, Locked> locked;
   std::map<std::string, unsigned> calls;
   std::map<std::string, Failure> failures;
   std::map<std::string, unsigned> slow;  // microseconds
   std::map<std::string, Flip> flips;
   std::string wrong;  // the copies of this name bring a wrong byte
-  std::list<std::unique_ptr<Stream>> streams;
+  std::set<std::string> blocked;  // calls that do not return
+  unsigned waiting = 0;           // uses of them
+  std::condition_variable let_go;
+  std::list<std::unique_ptr<Stream>> streams, ended_streams;
+  std::vector<std::unique_ptr<Event>> events;
   std::unique_ptr<Stream> legacy[devices];
   uint64_t next_id = 1;
   std::atomic<unsigned> delay{200}, pageable{0}, misuse{0};
@@ -140,6 +152,20 @@ struct World {
   // AMD's devices order nothing, and their driver flushes.
   std::atomic<int> write_order{DOUBLE_PLATFORM == 2 ? 0 : 100}, flush_options{DOUBLE_PLATFORM == 2 ? 1 : 0};
 };
+// The calls of all processes that have TEST_VERBENA_DRIVER_CALLS in their environment, as the first 8 bytes of the file
+// that it names: one that is empty, or is not there, was made by none that has loaded this library. Null: not counted.
+inline std::atomic<uint64_t>* calls_file() {
+  const char* const path = std::getenv("TEST_VERBENA_DRIVER_CALLS");
+  if (path == nullptr) return nullptr;
+  const int file = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  void* const place = file < 0 || ::ftruncate(file, page) != 0
+                          ? MAP_FAILED
+                          : ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (file >= 0) ::close(file);
+  return place == MAP_FAILED ? nullptr : static_cast<std::atomic<uint64_t>*>(place);
+}
+inline std::atomic<uint64_t>* const counted_calls = calls_file();  // when the library is loaded
+
 // TEST_VERBENA_CUDA_FAIL=cuInit=100 in a process's environment: that call fails with that status from its first use on.
 // TEST_VERBENA_CUDA_WRONG=cuMemcpyDtoH_v2: each of those copies brings one wrong byte, the middle one.
 inline World* make_world() {
@@ -158,6 +184,7 @@ inline World& world() {
   return *made;
 }
 inline thread_local std::vector<Context*> stack;
+inline thread_local bool copying = false;  // as a device, or as the test itself
 
 inline void Stream::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex);
@@ -202,6 +229,12 @@ inline int enter(const char* call) {
     std::this_thread::sleep_for(duration);
     lock.lock();
   }
+  if (counted_calls != nullptr) ++*counted_calls;
+  if (world().blocked.contains(call)) {
+    ++world().waiting;
+    world().let_go.wait(lock, [&] { return !world().blocked.contains(call); });
+    --world().waiting;
+  }
   const unsigned before = world().calls[call]++;
   const auto failure = world().failures.find(call);
   if (failure == world().failures.end()) return ok;
@@ -237,7 +270,9 @@ inline bool each_part(uint64_t address, size_t size, int device, const std::func
     Allocation* one = find(address, 1, &begin);
     if (one == nullptr || !one->accessible || (device >= 0 && one->device != device)) return false;
     const size_t part = std::min<uint64_t>(size, begin + one->size - address);
+    copying = true;
     use(one->bytes + (address - begin), part);
+    copying = false;
     address += part;
     size -= part;
   }

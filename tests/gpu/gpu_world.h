@@ -1,32 +1,16 @@
 // What tests over the driver double share.
 #pragma once
 
-#include <dlfcn.h>
-
-#include <cstdlib>
 #include <filesystem>
 
-#include "double.h"
-#include "memory/cuda.h"
+#include "the_double.h"
 #include "world.h"
 
 namespace verbena::matrix {
 
-// Whose driver this program's double is: it is built once with each.
-inline memory::cuda::Platform platform() { return static_cast<memory::cuda::Platform>(double_platform()); }
-inline bool is_hip() { return platform() == memory::cuda::Platform::rocm; }
 inline DeviceKind kind() { return static_cast<DeviceKind>(double_platform()); }
-// What that driver calls it.
-inline const char* own(const char* cuda, const char* hip) { return is_hip() ? hip : cuda; }
 // How `verify_device` checks: AMD's driver takes no text of a kernel.
 inline DeviceVerified best_check() { return is_hip() ? DeviceVerified::read_back : DeviceVerified::kernel; }
-
-// The driver of this process, and of those that it starts.
-inline void use_the_double() {
-  Dl_info info{};
-  ASSERT_NE(::dladdr(reinterpret_cast<void*>(&double_allocate), &info), 0);
-  ::setenv(own("TEST_VERBENA_CUDA_DRIVER", "TEST_VERBENA_HIP_DRIVER"), info.dli_fname, 1);
-}
 
 // Some tests of this program in a process of its own, with that variable: 0 if they pass.
 inline int run_this_program(const std::string& variable, const std::string& tests) {

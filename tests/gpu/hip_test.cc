@@ -1,6 +1,6 @@
 // What HIP does otherwise than CUDA, over the double with HIP's names: contexts, attributes, errors, and what it lacks.
-#include "direct_world.h"
 #include "memory/cuda_context.h"
+#include "raw_session.h"
 
 // HIP's own calls, for the program that uses this client.
 extern "C" {
@@ -19,6 +19,7 @@ using memory::cuda::Platform;
 // The way `direct`, whose devices the server opens before a test begins.
 class Hip : public Direct {
  protected:
+  using Direct::Direct;
   static const Driver& driver() { return **Driver::get(Platform::rocm); }
   void TearDown() override {
     double_hip_version(71'400'000);
@@ -172,6 +173,51 @@ TEST_F(HipOld, MemoryInPiecesGoesItsOwnWayAndSaysWhy) {
       << got->transfer.fell_back_reason;
   EXPECT_TRUE(same(memory.bytes(0, 3 * mib), bytes));
   EXPECT_EQ(double_calls("cuMemRetainAllocationHandle"), 0u);
+}
+
+// As a server is if its operator has not said that clients are trusted.
+class HipWithoutHandles : public Hip {
+ protected:
+  HipWithoutHandles() : Hip(config()) {}
+  static Config config() {
+    Config without = direct_config(std::chrono::seconds(5));
+    without.gpudirect.rocm_handles = Config().gpudirect.rocm_handles;
+    return without;
+  }
+};
+
+TEST_F(HipWithoutHandles, MemoryIsSharedByDescriptorsAloneAndTheReasonIsSaid) {
+  const Client c = local();
+  const auto bytes = random_bytes(mib, 1);
+  ASSERT_TRUE(http().put("bucket", "key", bytes));
+  OnDevice memory(mib);
+  const Buffer window = *c.register_memory(memory.all());
+  const auto got = c.get("bucket", "key", window);
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->transfer.device_path, DevicePath::shared);
+  EXPECT_NE(got->transfer.fell_back_reason.find("gpudirect.rocm_handles"), std::string::npos)
+      << got->transfer.fell_back_reason;
+  EXPECT_TRUE(same(memory.bytes(0, mib), bytes));
+  InPieces pieces({2 * mib});
+  const auto in_pieces = c.get("bucket", "key", *c.register_memory(pieces.all()));
+  ASSERT_TRUE(in_pieces) << in_pieces.error().message;
+  EXPECT_EQ(in_pieces->transfer.device_path, DevicePath::direct) << in_pieces->transfer.fell_back_reason;
+  EXPECT_TRUE(same(pieces.bytes(0, mib), bytes));
+  EXPECT_EQ(c.device_counters().not_direct, 1u);
+}
+
+TEST_F(HipWithoutHandles, AHandleThatIsSentAllTheSameIsNotOpened) {
+  OnDevice memory(mib);
+  const auto shared = driver().share(*driver().allocation(memory.address()));
+  ASSERT_TRUE(shared) << shared.error().text;
+  const auto session = this->session();
+  RawSession raw(*session);
+  for (const uint64_t size : {mib, 4 * mib}) {
+    const auto answer = raw.share(
+        {.kind = native::wire::device_by_hip_handle, .device = shared->device, .size = size, .handle = shared->handle});
+    EXPECT_EQ(answer.code, Errc::not_implemented);
+  }
+  EXPECT_EQ(double_calls("hipIpcOpenMemHandle"), 0u);
 }
 
 TEST_F(Hip, CudasDefaultStreamIsHips) {

@@ -83,7 +83,8 @@ class Trial:
 
     def with_direct(self):
         """GPUs copy for the server."""
-        with self.server(self.given.weights << 20, VERBENA_GPUDIRECT_ENABLED="true") as server:
+        with self.server(self.given.weights << 20, VERBENA_GPUDIRECT_ENABLED="true",
+                         VERBENA_GPUDIRECT_ROCM_HANDLES="true") as server:
             until = time.monotonic() + 60
             while "gpudirect: GPUs copy" not in server.log() and "gpudirect: no GPU" not in server.log() and time.monotonic() < until:
                 time.sleep(0.1)  # its arena is page-locked; sessions that are opened before do not go the way `direct`

@@ -638,6 +638,27 @@ TEST_F(PeerWindows, AreExportedWithWholePagesOfTheirAllocation) {
   EXPECT_GE(all->descriptor(), 0);
 }
 
+// A refusal once kept the memory from every provider for a while.
+TEST_F(PeerWindows, ThatAProvidersDeviceHasRefusedAreStillExportedForOthers) {
+  constexpr size_t size = 100'000;
+  OnDevice memory(size);
+  const auto driver = memory::cuda::Driver::get(platform());
+  const auto allocations = *(*driver)->cover(memory.address(), size);
+  const MutableBytes bytes(reinterpret_cast<std::byte*>(memory.address()), size);
+  const client::PeerWindow window(exported(memory.address(), size), bytes,
+                                  client::PeerPlace::of(platform(), allocations));
+  TestClient client(nullptr, options());
+  nic_refuses(FI_EOPNOTSUPP);
+  const auto lent = window.lend(*client.link, bytes, Access::server_writes);
+  ASSERT_FALSE(lent);
+  EXPECT_EQ(lent.error(), Errc::unsupported);
+  std::string why;
+  EXPECT_EQ(client::DevicePeer().find(platform(), allocations, bytes, client.link->provider(), why), nullptr);
+  EXPECT_NE(why.find("has refused this memory"), std::string::npos) << why;
+  client::DevicePeer others;
+  EXPECT_NE(others.find(platform(), allocations, bytes, "efa", why), nullptr) << why;
+}
+
 TEST_F(PeerWindows, AreNotLentByALinkThatWasNotAskedForThem) {
   fabric::ofi::Options without = options();
   without.device_memory = false;

@@ -246,6 +246,8 @@ class Arrays(PythonCase):
         found, ready = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true")
         self.assertIn("GPUs copy for clients", ready)
         self.assertRegex(found, own("CUDA 12.4", "HIP 7.14") + ", 2 devices; 0: Double 0, .*; 1: Double 1")
+        self.assertEqual("no handles are taken, whose size it does not check (gpudirect.rocm_handles)" in found, is_hip())
+        found = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true", VERBENA_GPUDIRECT_ROCM_HANDLES="true")[0]
         self.assertEqual("only for clients that are trusted" in found, is_hip())
         failed, = self.told_at_start(VERBENA_GPUDIRECT_ENABLED="true", TEST_VERBENA_CUDA_FAIL="cuInit=100")
         self.assertIn(own("CUDA_ERROR_NO_DEVICE", "hipErrorNoDevice") + ": there is no GPU", failed)

@@ -229,6 +229,53 @@ TEST_F(Verify, ADeviceThatFailsOrStopsDuringTheCheckEndsTheCall) {
   EXPECT_EQ(c.device_counters().failed, 2u);
 }
 
+// The driver waits for what the device is doing, for as long as that lasts.
+TEST_F(Verify, AKernelThatIsNotLoadedInTimeIsNotWaitedFor) {
+  if (is_hip()) GTEST_SKIP() << "which takes no text of a kernel";
+  OnDevice memory(mib);
+  const auto bytes = random_bytes(mib, 8);
+  store("key", bytes, Algorithm::crc32c);
+  ClientOptions given = options(Via::native, "local");
+  given.operation_timeout = std::chrono::milliseconds(500);
+  const Client c = *Client::connect(given);
+  const Buffer window = *c.register_memory(memory.all());
+  const auto verified_by = [&] {
+    memory.set(std::vector<std::byte>(mib));
+    const auto got = c.get("bucket", "key", window, {.verify_device = true});
+    EXPECT_TRUE(got) << got.error().message;
+    EXPECT_TRUE(same(memory.bytes(0, mib), bytes));
+    return got ? got->transfer.device_verified : DeviceVerified::none;
+  };
+  double_block("cuModuleLoadData", true);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(verified_by(), DeviceVerified::read_back);
+  EXPECT_TRUE(eventually([] { return double_blocked() == 1; }));  // one thread waits, whatever is asked
+  double_block("cuModuleLoadData", false);
+  EXPECT_TRUE(eventually([&] { return verified_by() == DeviceVerified::kernel; }));
+  EXPECT_TRUE(eventually([] { return double_calls("cuModuleUnload") == 1; }));  // what came too late
+}
+
+TEST_F(Verify, LoadingAKernelEndsWithItsCall) {
+  if (is_hip()) GTEST_SKIP() << "which takes no text of a kernel";
+  OnDevice memory(mib);
+  const auto bytes = random_bytes(mib, 9);
+  store("key", bytes, Algorithm::crc32c);
+  ClientOptions given = options(Via::native, "local");
+  given.operation_timeout = std::chrono::hours(1);
+  const Client c = *Client::connect(given);
+  const Buffer window = *c.register_memory(memory.all());
+  double_block("cuModuleLoadData", true);
+  std::stop_source stop;
+  std::jthread stopping([&] {
+    EXPECT_TRUE(eventually([] { return double_blocked() == 1; }));
+    stop.request_stop();
+  });
+  const auto got = c.get("bucket", "key", window, {.verify_device = true, .cancel = stop.get_token()});
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::cancelled) << got.error().message;
+  double_block("cuModuleLoadData", false);
+  EXPECT_TRUE(eventually([] { return double_calls("cuModuleUnload") == 1; }));
+}
+
 TEST_F(Verify, CountersHaveEachCallByItsWay) {
   OnDevice memory(mib);
   const auto bytes = random_bytes(100'000, 7);

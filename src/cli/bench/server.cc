@@ -46,8 +46,12 @@ std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std:
   std::vector<std::string> command{"/proc/self/exe", "server", directory,     "--http",
                                    address + ":0",   "--rdma", address + ":0"};
   if (!providers.empty()) command.insert(command.end(), {"--set", "rdma.provider=" + providers});
-  if (gpudirect)
-    command.insert(command.end(), {"--set", *gpudirect ? "gpudirect.enabled=true" : "gpudirect.enabled=false"});
+  if (gpudirect) {
+    const std::string value = *gpudirect ? "true" : "false";
+    command.insert(command.end(), {"--set", "gpudirect.enabled=" + value});
+    // The handles come from this program alone.
+    command.insert(command.end(), {"--set", "gpudirect.rocm_handles=" + value});
+  }
   auto child = Child::start(command, {{"VERBENA_ROOT_ACCESS_KEY", server->options_.access_key},
                                       {"VERBENA_ROOT_SECRET_KEY", server->options_.secret_key},
                                       {"VERBENA_RDMA_TOKEN_PROVIDER", "auto,tcp"},

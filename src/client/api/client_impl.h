@@ -141,7 +141,8 @@ class Client::Impl {
   // why, if the memory is the reason.
   const client::NativeDevice* direct_memory(const Buffer& window, std::string& reason);
   // The same as RDMA devices of this host reach it. `reaches`: those of the door's links may.
-  const client::NativeMemory* peer_memory(const Buffer& window, bool reaches, std::string& reason);
+  // By a link of that provider, which reaches devices.
+  const client::NativeMemory* peer_memory(const Buffer& window, std::string_view provider, std::string& reason);
   // The better of both by the native door that is open.
   client::DeviceWay straight_way(const Buffer& window, std::string& reason);
   // By that way, or by a token where the native door is not open. Nothing: there is none, or it has failed for a reason

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/keep.h"
+
 namespace verbena::client {
 
 using memory::cuda::Driver;
@@ -99,7 +101,7 @@ Outcome<std::unique_ptr<DeviceLane>> DeviceLanes::take(const DeviceMemory& memor
 }
 
 void DeviceLanes::give_up(std::unique_ptr<DeviceLane> lane) {
-  static_cast<void>(lane.release());
+  keep_until_exit(std::move(lane));
   std::lock_guard lock(mutex_);
   ++given_up_;
 }

@@ -42,10 +42,10 @@ class DevicePeer {
  public:
   explicit DevicePeer(memory::cuda::GivenDmaBuf given = {}) : given_(std::move(given)) {}
   ~DevicePeer();
-  // Null: the driver exports no such memory, or a link has refused it a short while ago; `why` says so. `window`:
-  // addresses of the device.
+  // Null: the driver exports no such memory, or a link of that provider has refused it a short while ago; `why` says
+  // so. `window`: addresses of the device.
   const NativeMemory* find(memory::cuda::Platform platform, const std::vector<memory::cuda::Allocation>& allocations,
-                           MutableBytes window, std::string& why);
+                           MutableBytes window, std::string_view provider, std::string& why);
 
  private:
   const uint64_t forks_ = client::forks();
@@ -131,6 +131,7 @@ class DeviceCopies {
   DeviceCopies& operator=(const DeviceCopies&) = delete;
 
   DeviceLane& lane() { return *lane_; }
+  std::chrono::milliseconds limit() const { return limit_; }  // of what it waits for
   // What the window's own stream has got so far comes first.
   Outcome<> after(const DeviceMemory& memory, const std::stop_token& stop);
   Outcome<> write(uint64_t to, Bytes from);

@@ -147,6 +147,9 @@ const client::NativeDevice* Client::Impl::direct_memory(const Buffer& window, st
   const client::NativeDevice* const found = memory.exported->find(memory.platform, memory.allocations);
   if (found == nullptr) {
     reason = "direct: " + memory.exported->why();
+  } else if (found->by_handle() && !(*session)->takes_handles(memory.platform)) {
+    reason = "direct: the server takes descriptors of this memory, and no handles (gpudirect.rocm_handles)";
+    return nullptr;
   } else if (!found->is_there(window.bytes())) {
     reason = "direct: other memory was mapped there after the window was registered";
     return nullptr;
@@ -154,11 +157,12 @@ const client::NativeDevice* Client::Impl::direct_memory(const Buffer& window, st
   return found;
 }
 
-const client::NativeMemory* Client::Impl::peer_memory(const Buffer& window, bool reaches, std::string& reason) {
-  if (!reaches) return nullptr;
+const client::NativeMemory* Client::Impl::peer_memory(const Buffer& window, std::string_view provider,
+                                                      std::string& reason) {
   const DeviceMemory& memory = *window.memory_->device;
   std::string why;
-  const client::NativeMemory* const found = memory.peer->find(memory.platform, memory.allocations, memory.window, why);
+  const client::NativeMemory* const found =
+      memory.peer->find(memory.platform, memory.allocations, memory.window, provider, why);
   if (found == nullptr) {
     reason = "peer: " + why;
   } else if (!found->peer()->memory().is_there(reinterpret_cast<uintptr_t>(window.data()), window.size())) {
@@ -173,21 +177,25 @@ DeviceWay Client::Impl::straight_way(const Buffer& window, std::string& reason) 
   if (!session_ || !session_->open()) return {};
   const auto session = session_->session();
   if (!session) return {};
-  const bool reaches = (*session)->reaches_devices();
-  if (std::string why = client::unreached((*session)->provider(), ", or the session is sealed");
-      !reaches && !why.empty())
-    reason = std::move(why);
-  if (const auto* const peer = peer_memory(window, reaches, reason); peer != nullptr) return {peer, DevicePath::peer};
+  const std::string provider = (*session)->provider();
+  if (!(*session)->reaches_devices()) {
+    if (std::string why = client::unreached(provider, ", or the session is sealed"); !why.empty()) {
+      reason = std::move(why);
+    }
+    return {};
+  }
+  if (const auto* const peer = peer_memory(window, provider, reason); peer != nullptr) return {peer, DevicePath::peer};
   return {};
 }
 
 const client::NativeMemory* Client::Impl::token_memory(const Buffer& window, uint64_t size, const std::stop_token& stop,
                                                        std::string& reason) {
   if (!wants_token(size)) return nullptr;
-  const bool reaches = token_->reaches_devices(stop);
-  if (!reaches)
+  if (!token_->reaches_devices(stop)) {
     reason = token_->seals() ? "peer: a sealed token's bytes pass a CPU" : client::unreached(token_->provider(), "");
-  return peer_memory(window, reaches, reason);
+    return nullptr;
+  }
+  return peer_memory(window, token_->provider(), reason);
 }
 
 std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& bucket, const std::string& key,

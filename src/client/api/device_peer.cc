@@ -19,11 +19,11 @@ class PeerNativeMemory final : public NativeMemory {
 
 const NativeMemory* DevicePeer::find(memory::cuda::Platform platform,
                                      const std::vector<memory::cuda::Allocation>& allocations, MutableBytes window,
-                                     std::string& why) {
+                                     std::string_view provider, std::string& why) {
   using memory::cuda::Driver;
   PeerPlace place = PeerPlace::of(platform, allocations);
   place.dma_buf = given_.number;
-  if (refused_places().has(place, SteadyClock::now())) {  // also before it is exported
+  if (refused_places().has(place, provider, SteadyClock::now())) {  // also before it is exported
     why = "the RDMA device has refused this memory a moment ago";
     return nullptr;
   }

@@ -15,14 +15,20 @@ Outcome<> go_on(const std::stop_token& stop) {
   return {};
 }
 
-// The kernel of a lane, loaded when it is needed first. Null: there is none.
-DeviceCrc* kernel_of(DeviceLane& lane, Algorithm algorithm) {
+// The kernel of a lane, loaded when it is needed first. Null: there is none, or not in time: then it is tried again
+// later.
+Outcome<DeviceCrc*> kernel_of(DeviceCopies& copies, Algorithm algorithm, const std::stop_token& stop) {
+  using Kind = memory::cuda::Fault::Kind;
+  DeviceLane& lane = copies.lane();
   if (lane.no_kernel || !memory::cuda::has_crc_kernel(algorithm)) return nullptr;
   const auto found = std::ranges::find_if(lane.kernels, [&](const auto& one) { return one->algorithm() == algorithm; });
   if (found != lane.kernels.end()) return found->get();
-  auto loaded = DeviceCrc::load(*lane.queue, algorithm);
-  lane.no_kernel = !loaded;
-  if (!loaded) return nullptr;
+  auto loaded = DeviceCrc::load(*lane.queue, algorithm, deadline_in(copies.limit()), stop);
+  if (!loaded) {
+    if (loaded.error().kind == Kind::cancelled) return fault(std::move(loaded).error());
+    lane.no_kernel = loaded.error().kind != Kind::late;
+    return nullptr;
+  }
   lane.kernels.push_back(std::move(*loaded));
   return lane.kernels.back().get();
 }
@@ -110,7 +116,8 @@ Outcome<std::string> read_back(DeviceCopies& copies, Algorithm algorithm, const 
 
 Outcome<DeviceSums> device_sums(DeviceCopies& copies, Algorithm algorithm, std::span<const DeviceRange> ranges,
                                 const std::stop_token& stop) {
-  if (DeviceCrc* const kernel = kernel_of(copies.lane(), algorithm); kernel != nullptr) {
+  OUT_ASSIGN(DeviceCrc* const kernel, kernel_of(copies, algorithm, stop));
+  if (kernel != nullptr) {
     OUT_ASSIGN(auto sums, by_kernel(copies, *kernel, ranges, stop));
     if (sums) return std::move(*sums);
     copies.lane().no_kernel = true;

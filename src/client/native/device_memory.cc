@@ -62,7 +62,7 @@ Result<wire::Device> NativeDevice::described(fabric::Link& link, const Files& fi
   wire::Device request{.device = exported_.device, .size = exported_.size, .handle = exported_.handle};
   const bool hip = exported_.platform == memory::cuda::Platform::rocm;
   if (hip) request.kind = wire::device_by_hip_handle;
-  if (pieces_.empty()) return request;
+  if (by_handle()) return request;
   auto* const devices = dynamic_cast<fabric::DeviceLink*>(&link);
   if (devices == nullptr) return fail(Errc::unsupported, "native: the link takes no descriptors");
   request.kind = hip ? wire::device_by_hip_pieces : wire::device_by_pieces;
@@ -96,8 +96,9 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   std::erase_if(shares_, [](const Share& share) { return share.streams.expired(); });
   const auto known = std::ranges::find(shares_, &stream, &Share::stream);
   if (known != shares_.end()) return known->number;
-  if (!pieces_.empty() && !streams.takes_descriptors(exported_.platform)) {
-    return fail(Errc::unsupported, "native: the server takes no descriptors of memory");
+  if (by_handle() ? !streams.takes_handles(exported_.platform) : !streams.takes_descriptors(exported_.platform)) {
+    return fail(Errc::unsupported, by_handle() ? "native: the server takes no handles of such memory"
+                                               : "native: the server takes no descriptors of memory");
   }
   if (SteadyClock::now() < refused_until_) {
     return fail(Errc::unsupported, "native: the server has refused this memory");

@@ -33,6 +33,7 @@ class NativeDevice final : public NativeMemory {
   // What the server maps is still what is at these addresses. Pieces may be replaced there: an allocation may not.
   bool is_there(MutableBytes part) const;
   const NativeDevice* device() const override { return this; }
+  bool by_handle() const { return pieces_.empty(); }
 
   // The number by which the server knows it on that stream; shares it there first, if needed. unsupported: the server
   // lets no device copy, or has refused this allocation a short while ago; slow_down: its limits.

@@ -22,8 +22,8 @@ struct SessionTerms {
   std::chrono::seconds idle_timeout{0};
   bool trace_context = false;  // messages may carry a trace context
   struct Devices {
-    bool copies = false;       // devices of this kind copy for the server
-    bool descriptors = false;  // also in memory that is shared by descriptors
+    // Devices of this kind copy for the server, in memory that is shared by handles, or by descriptors.
+    bool handles = false, descriptors = false;
   };
   Devices cuda, rocm;
   std::vector<NativeEndpoint> endpoints;

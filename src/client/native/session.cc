@@ -427,4 +427,9 @@ bool NativeSession::shares_devices(memory::cuda::Platform of) const {
   return state_->current != nullptr && state_->current->shares_devices(of);
 }
 
+bool NativeSession::takes_handles(memory::cuda::Platform of) const {
+  std::lock_guard lock(state_->mutex);
+  return state_->current != nullptr && state_->current->takes_handles(of);
+}
+
 }  // namespace verbena::client

@@ -198,7 +198,8 @@ class NativeSession {
   uint32_t credits() const;  // requests in flight per core of the server
   // GPUs of that driver copy for the server, which is on this host.
   bool shares_devices(memory::cuda::Platform of) const;
-  bool reaches_devices() const;  // its links are of an RDMA device that may reach GPUs' memory
+  bool takes_handles(memory::cuda::Platform of) const;  // of such memory, not only descriptors
+  bool reaches_devices() const;                         // its links are of an RDMA device that may reach GPUs' memory
 
  private:
   struct State;

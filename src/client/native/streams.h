@@ -36,10 +36,9 @@ class NativeStreams : public std::enable_shared_from_this<NativeStreams> {
   uint32_t credits() const { return credits_; }
   unsigned version() const { return version_; }  // of the protocol
   // The server is on this host, and GPUs copy for it.
-  bool shares_devices(memory::cuda::Platform of) const { return devices_of(of).copies; }
-  bool takes_descriptors(memory::cuda::Platform of) const {
-    return devices_of(of).copies && devices_of(of).descriptors;
-  }
+  bool shares_devices(memory::cuda::Platform of) const { return takes_handles(of) || takes_descriptors(of); }
+  bool takes_handles(memory::cuda::Platform of) const { return devices_of(of).handles; }
+  bool takes_descriptors(memory::cuda::Platform of) const { return devices_of(of).descriptors; }
   std::chrono::milliseconds idle_timeout() const { return idle_timeout_; }
   std::string provider() const { return std::string(streams_.front()->provider()); }
 
