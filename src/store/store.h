@@ -250,6 +250,9 @@ class ObjectWriter {
   // Appends the next bytes. Takes the chunk; may return while it is still being written (a bounded number in flight);
   // a write error is reported by a later call.
   virtual Task<Result<void>> append(memory::Chunk chunk) = 0;
+  // The CRC32C of all bytes appended so far, if the store computes it anyway; nullopt before the first append: it does
+  // not, and will not.
+  virtual std::optional<uint32_t> crc32c() const { return std::nullopt; }
   // Makes the object durable and visible. stored_size(info) must equal the bytes appended; modified_us is set here.
   // Returns what was stored.
   virtual Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) = 0;
