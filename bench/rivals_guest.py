@@ -36,6 +36,11 @@ def cpu_s(pids):
     return sum(int((thread / "schedstat").read_text().split()[0]) for pid in pids for thread in threads_of(pid)) / 1e9
 
 
+def user_s(pids):
+    """The part of that which their own code took, and not the kernel for them."""
+    return sum(int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11]) for pid in pids) / TICKS
+
+
 def machine_s():
     """Time that the machine's CPUs were not idle."""
     fields = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
@@ -62,10 +67,11 @@ class Load:
                                    env=dict(os.environ, AWS_ENDPOINT_URL=guest.HTTP, **guest.KEYS))
         if process.stdout.readline() != "ready\n":
             raise AssertionError(f"{way} {row}: exit status {process.wait()}")
-        before, machine = cpu_s(servers), machine_s()
+        before, user, machine = cpu_s(servers), user_s(servers), machine_s()
         print(file=process.stdin, flush=True)
         answer = process.stdout.readline()
-        found = {"server_cpu_s": cpu_s(servers) - before if servers else None, "machine_cpu_s": machine_s() - machine}
+        found = {"server_cpu_s": cpu_s(servers) - before if servers else None,
+                 "server_user_s": user_s(servers) - user if servers else None, "machine_cpu_s": machine_s() - machine}
         process.communicate()
         if process.returncode != 0:
             raise AssertionError(f"{way} {row}: exit status {process.returncode}")

@@ -17,7 +17,7 @@ ARGUMENTS = argparse.Namespace(files=10_000, created=1000, checkpoint=1 << 28, m
 
 def line(side, row, seconds, server=1.0):
     return json.dumps({"side": side, "row": row, "seconds": seconds, "operations": 10, "bytes": 40960, "p50_us": 3.0,
-                       "client_cpu_s": 0.5, "server_cpu_s": server, "machine_cpu_s": 2.0})
+                       "client_cpu_s": 0.5, "server_cpu_s": server, "server_user_s": server, "machine_cpu_s": 2.0})
 
 
 def a_round(ours_s, theirs_s, fuse_s):
@@ -46,7 +46,13 @@ class Report(unittest.TestCase):
 
     def test_a_side_without_threads_of_its_own_has_no_server_cpu(self):
         rows = [row for row in rivals.figures_table([a_round(1, 2, 1)], self.named) if rivals.NVME in row]
-        self.assertTrue(rows and all(row.split("|")[6].strip() == "-" for row in rows))
+        self.assertTrue(rows and all([cell.strip() for cell in row.split("|")[6:8]] == ["-", "-"] for row in rows))
+
+    def test_what_the_server_s_own_code_took_is_apart(self):
+        found = a_round(1, 2, 1)
+        found[rivals.VERBS, "random"]["server_user_s"] = 0.25
+        row = next(row for row in rivals.figures_table([found], self.named) if rivals.VERBS in row)
+        self.assertEqual([cell.strip() for cell in row.split("|")[6:8]], ["100,000", "25,000"])
 
     def test_a_mount_is_decided_by_the_sum_and_the_greater_of_its_parts(self):
         for fuse_s, words in ((0.5, "worth building"), (1.5, "no mount for now"), (3, "no mount.**")):

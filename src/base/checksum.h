@@ -61,6 +61,7 @@ class Digest {
 
   Algorithm algorithm() const { return algorithm_; }
   void update(Bytes data);
+  void set_crc(uint64_t crc) { crc_ = crc; }  // of a CRC: the value of all bytes so far, computed elsewhere
   // Ends the digest; the object may not be used afterwards.
   std::string finish();  // raw bytes
   std::string finish_base64();

@@ -1,4 +1,5 @@
 #include "base/checksum.h"
+#include "base/crc_tables.h"
 #include "base/hmac.h"
 #include "base/siphash_run.h"
 
@@ -185,6 +186,19 @@ TEST(Checksum, Crc64OfEveryLengthAndAlignmentIsTheDefinitions) {
   }
   EXPECT_EQ(crc64_nvme(data), crc64_reference(data));
   EXPECT_EQ(crc64_nvme(Bytes(data).subspan(777), crc64_nvme(Bytes(data).first(777))), crc64_reference(data));
+}
+
+// Whichever of the two this processor uses.
+TEST(Checksum, TablesGiveWhatInstructionsGive) {
+  std::mt19937 random(7);
+  std::vector<std::byte> data(1'200);
+  for (auto& b : data) b = static_cast<std::byte>(random());
+  for (size_t size = 0; size < 1'100; ++size) {
+    const auto piece = Bytes(data).subspan(size % 17, size);
+    const auto seed = static_cast<uint32_t>(random());
+    ASSERT_EQ((~crc_by_table<uint32_t, crc32c_polynomial>(~seed, piece)), crc32c(piece, seed)) << size;
+    ASSERT_EQ((~crc_by_table<uint32_t, crc32_polynomial>(~seed, piece)), crc32(piece, seed)) << size;
+  }
 }
 
 TEST(Checksum, NamesAreThoseOfS3) {

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "base/processor.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define VERBENA_TARGET [[gnu::target("pclmul,sse2")]]
@@ -60,7 +62,7 @@ VERBENA_TARGET inline Block pair(Constants c) {
   return _mm_set_epi64x(static_cast<long long>(c.high), static_cast<long long>(c.low));
 }
 
-bool has_instructions() { return __builtin_cpu_supports("pclmul") != 0; }
+bool has_instructions() { return __builtin_cpu_supports("pclmul") != 0 && !is_emulated(); }
 
 #else
 

@@ -40,23 +40,14 @@ void ItemSource::open_listing(const Op& op, store::ListPage page) {
   head_.details = op.details;
   head_.buckets.add(op.bucket);
   if (op.window.size != 0) head_.windows.add(op.window);
-  for (store::ListEntry& entry : page.entries) {
-    store::ObjectInfo kept;  // until the last value is sent: only what the answer contains
-    kept.size = entry.info.size;
-    kept.etag = std::move(entry.info.etag);
-    kept.modified_us = entry.info.modified_us;
-    entry.info = std::move(kept);
-  }
   listing_.emplace(Listing{std::move(page), 0, 0});
 }
 
-bool ItemSource::wants_value(const store::ObjectInfo& info) const {
-  return info.size <= op_->value_size_max && info.size <= op_->window.size;
-}
+bool ItemSource::wants_value(uint64_t size) const { return size <= op_->value_size_max && size <= op_->window.size; }
 
 bool ItemSource::next_value_fits() const {
-  const store::ObjectInfo& next = listing_->page.entries[listing_->next].info;
-  return !wants_value(next) || next.size <= op_->window.size - listing_->used;
+  const uint64_t size = listing_->page.brief[listing_->next].size;
+  return !wants_value(size) || size <= op_->window.size - listing_->used;
 }
 
 void ItemSource::next(ReadSlot& slot) {
@@ -84,18 +75,21 @@ void ItemSource::next_of_message() {
 }
 
 void ItemSource::next_of_listing(ReadSlot& slot) {
-  const store::ListEntry& entry = listing_->page.entries[listing_->next++];
+  const store::BriefEntries::Entry entry = listing_->page.brief[listing_->next++];
   slot.bucket = 0;
   slot.request.clear();
   slot.request.bucket.assign(op_->bucket);
   slot.request.key.assign(entry.key);
-  slot.listed_alone = !wants_value(entry.info);
+  slot.listed_alone = !wants_value(entry.size);
   slot.place = {};
   if (slot.listed_alone) {
-    slot.info = entry.info;
+    slot.info = {};
+    slot.info.size = entry.size;
+    slot.info.etag = entry.etag;
+    slot.info.modified_us = entry.modified_us;
   } else {
-    slot.place = {0, listing_->used, entry.info.size};
-    listing_->used += entry.info.size;
+    slot.place = {0, listing_->used, entry.size};
+    listing_->used += entry.size;
   }
 }
 

@@ -25,7 +25,7 @@ class ItemSource {
 
   // Reads a copy of the message. Errors refuse the batch as a whole.
   Result<void> open(const Op& op, Bytes body);
-  // The page's entries, each value right behind the previous one in the client's window.
+  // The entries of a brief page, each value right behind the previous one in the client's window.
   void open_listing(const Op& op, store::ListPage page);
   void close() { listing_.reset(); }
 
@@ -35,14 +35,14 @@ class ItemSource {
   // GET or a listing's value, not HEAD.
   bool wants_bytes() const { return wants_bytes_; }
   size_t left() const {
-    if (listing_) return listing_->page.entries.size() - listing_->next;
+    if (listing_) return listing_->page.brief.size() - listing_->next;
     return group_.end - group_.next + (has_ahead_ ? 1 : 0) + reader_->left();
   }
   // False at the end; a listing's is where the window is full.
   bool has_next() const { return left() != 0 && (!listing_ || next_value_fits()); }
   // LIST_VALUES: whether another page follows the `answered` leading entries.
   bool has_more_than(size_t answered) const {
-    return listing_->page.truncated || answered != listing_->page.entries.size();
+    return listing_->page.truncated || answered != listing_->page.brief.size();
   }
 
   // Moves to the next item, and sets the slot's bucket and place; a listing's also its request.
@@ -80,7 +80,7 @@ class ItemSource {
   void reset(const Op& op);
   void next_of_message();
   void next_of_listing(ReadSlot& slot);
-  bool wants_value(const store::ObjectInfo& info) const;
+  bool wants_value(uint64_t size) const;
   bool next_value_fits() const;
 
   const Op* op_ = nullptr;

@@ -25,9 +25,7 @@ class ItemSourceTest : public testing::Test {
   void open_listing(const std::vector<uint64_t>& sizes, uint64_t window_size) {
     store::ListPage page;
     for (const uint64_t size : sizes) {
-      page.entries.emplace_back();
-      page.entries.back().key = "key" + std::to_string(page.entries.size());
-      page.entries.back().info.size = size;
+      page.brief.add({.key = "key" + std::to_string(page.brief.size() + 1), .etag = {}, .size = size});
     }
     op_.header.type = static_cast<uint8_t>(wire::Type::list_values);
     op_.bucket = "bucket";

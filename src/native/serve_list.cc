@@ -10,22 +10,21 @@ namespace {
 
 // Merges keys and common prefixes in byte order, so that the next page begins after the last one sent.
 uint32_t encode_items(wire::Writer& out, const store::ListPage& page, bool& all) {
-  auto entry = page.entries.begin();
+  size_t next = 0;
   auto prefix = page.common_prefixes.begin();
   uint32_t count = 0;
-  while (entry != page.entries.end() || prefix != page.common_prefixes.end()) {
-    const bool take_prefix =
-        entry == page.entries.end() || (prefix != page.common_prefixes.end() && *prefix < entry->key);
+  while (next != page.brief.size() || prefix != page.common_prefixes.end()) {
     wire::ListItem item;
-    if (take_prefix) {
+    if (next != page.brief.size()) {
+      const auto entry = page.brief[next];
+      item = {.key = entry.key, .size = entry.size, .modified_us = entry.modified_us, .etag = entry.etag};
+    }
+    if (next == page.brief.size() || (prefix != page.common_prefixes.end() && *prefix < item.key)) {
+      item = {};
       item.common_prefix = true;
       item.key = *prefix++;
     } else {
-      item = {.key = entry->key,
-              .size = entry->info.size,
-              .modified_us = entry->info.modified_us,
-              .etag = entry->info.etag};
-      ++entry;
+      ++next;
     }
     const size_t before = out.size();
     if (!encode(out, item)) {
@@ -39,11 +38,11 @@ uint32_t encode_items(wire::Writer& out, const store::ListPage& page, bool& all)
   return count;
 }
 
-// Items that a reply has room for if their keys are as long as the one before them, or a little longer than the prefix,
-// and their ETags as long as an MD5, of which few are shorter: what is read beyond those is read in vain, and again for
-// the next page. A page of shorter ones ends early.
+// Items that a reply has room for if their keys are as long as the one before them, or longer than the prefix by a
+// short name, and their ETags as long as an MD5, of which few are shorter: what is read beyond those is read in vain,
+// and again for the next page. A page of shorter ones ends early.
 size_t items_that_fit(const Op& op, size_t room) {
-  constexpr size_t fixed = 20, longer = 4, etag = 32;  // bytes
+  constexpr size_t fixed = 20, longer = 12, etag = 32;  // bytes
   const size_t key = op.list.after.empty() ? op.list.prefix.size() + longer : op.list.after.size();
   return room / (fixed + key + (op.list.delimiter.empty() ? etag : 0)) + 1;
 }
@@ -57,6 +56,7 @@ Task<Result<store::ListPage>> list_in_turn(Op& op) {
   VB_CO_ASSIGN(op.page, co_await share.take_whole(entry_bytes * (1 + static_cast<size_t>(op.list.max_keys))));
   if (op.stream->closed || !op.endpoint->still_known(*op.stream)) co_return fail(Errc::access_denied, "native: gone");
   if (Endpoint::is_old(op.caller, *op.stream)) Endpoint::renew(op.caller, *op.stream);
+  op.list.brief = true;
   co_return co_await s3::list_objects(service, op.caller, op.bucket, op.list);
 }
 

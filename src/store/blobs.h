@@ -24,6 +24,7 @@ class BlobWriter {
   virtual uint64_t size() const = 0;  // bytes appended so far
   virtual uint64_t id() const = 0;    // BlobRef's id, after finish(); 0 for an empty blob
   virtual Task<Result<void>> append(memory::Chunk chunk) = 0;
+  virtual std::optional<uint32_t> crc32c() const { return std::nullopt; }  // as ObjectWriter's, until finish()
   // Waits for all writes. Called once; after it the writer can be passed as Change::blob.
   virtual Task<Result<BlobRef>> finish() = 0;
 };

@@ -97,6 +97,7 @@ class FillingWriter final : public ObjectWriter {
         passing_(arena, tier_, keep_max) {}
 
   Task<Result<void>> append(memory::Chunk chunk) override { return below_->append(passing_.take(std::move(chunk))); }
+  std::optional<uint32_t> crc32c() const override { return below_->crc32c(); }
 
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
     passing_.begin(tier_->change(cache::Key{bucket_, key_}));

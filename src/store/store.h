@@ -25,6 +25,7 @@
 #include "base/task.h"
 #include "cache/key_run.h"
 #include "memory/arena.h"
+#include "store/brief_entries.h"
 #include "store/usage.h"
 
 namespace verbena::store {
@@ -249,6 +250,9 @@ class ObjectWriter {
   // Appends the next bytes. Takes the chunk; may return while it is still being written (a bounded number in flight);
   // a write error is reported by a later call.
   virtual Task<Result<void>> append(memory::Chunk chunk) = 0;
+  // The CRC32C of all bytes appended so far, if the store computes it anyway; nullopt before the first append: it does
+  // not, and will not.
+  virtual std::optional<uint32_t> crc32c() const { return std::nullopt; }
   // Makes the object durable and visible. stored_size(info) must equal the bytes appended; modified_us is set here.
   // Returns what was stored.
   virtual Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) = 0;
@@ -259,6 +263,7 @@ struct ListRequest {
   std::string delimiter;  // empty: none
   std::string after;      // exclusive; keys and common prefixes up to and including this are skipped
   int max_keys = 1000;    // entries plus common prefixes
+  bool brief = false;     // of objects only what ListPage::brief has
 };
 struct ListEntry {
   std::string key;
@@ -266,6 +271,7 @@ struct ListEntry {
 };
 struct ListPage {
   std::vector<ListEntry> entries;            // in byte order of the keys
+  BriefEntries brief;                        // likewise, instead of `entries` where the request is brief
   std::vector<std::string> common_prefixes;  // in byte order
   bool truncated = false;
   std::string next_after;  // pass as `after` for the next page: the last key or common prefix here

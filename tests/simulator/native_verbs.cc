@@ -166,13 +166,15 @@ void World::Native::list(const Attempt& attempt, Bucket& bucket) {
   if (!page) return fail_read(attempt, bucket, operation, page.error());
   succeeded(attempt);
   operation.seen.resize(model.keys());
-  for (size_t key = 0; key < model.keys(); ++key) {
-    for (const client::NativeListEntry& entry : page->entries) {
-      if (entry.key != model.key(key)) continue;
-      const bool directory = bucket.kind == BucketKind::directory;
-      operation.seen[key] = {directory ? static_cast<uint32_t>(entry.size) : world_.values_.named(entry.etag)};
+  const bool directory = bucket.kind == BucketKind::directory;
+  page->each([&](const native::wire::ListItem& item) {
+    for (size_t key = 0; key < model.keys(); ++key) {
+      if (item.key != model.key(key)) continue;
+      operation.seen[key] = {directory ? static_cast<uint32_t>(item.size)
+                                       : world_.values_.named(std::string(item.etag))};
     }
-  }
+    return true;
+  });
   world_.answer(bucket, operation);
 }
 

@@ -106,16 +106,8 @@ Outcome<ListPage> Client::list(const std::string& bucket, const ListOptions& opt
 
 Outcome<> Client::for_each(const std::string& bucket, const std::string& prefix,
                            const std::function<bool(const ObjectInfo&)>& visit) const {
-  ListOptions options;
-  options.prefix = prefix;
-  for (;;) {
-    OUT_ASSIGN(ListPage page, list(bucket, options));
-    for (const ObjectInfo& object : page.objects) {
-      if (!visit(object)) return {};
-    }
-    if (!page.truncated) return {};
-    options.continuation = std::move(page.continuation);
-  }
+  OUT_TRY(impl_->usable());
+  return impl_->for_each(bucket, prefix, visit);
 }
 
 Outcome<> Client::make_bucket(const std::string& bucket, BucketDurability durability, BucketEtags etags) const {

@@ -31,8 +31,10 @@ uint64_t expected_size(uint64_t room, const GetOptions& options) {
 
 namespace {
 
+using client::cancelled;
 using client::get_may_fall_back;
 using client::speaks_against_door;
+using client::unless_cancelled;
 
 constexpr std::chrono::seconds token_rest{10};
 constexpr uint64_t part_size_min = 5 * MiB;
@@ -55,15 +57,6 @@ void add_reason(std::string& reasons, std::string_view door, const std::string& 
   if (!reasons.empty()) reasons += "; ";
   if (!why.starts_with(door)) reasons += std::string(door) + ": ";
   reasons += why;
-}
-
-std::unexpected<ClientError> cancelled() { return fault(ErrorCode::cancelled, "cancelled by the caller"); }
-
-// A wait between two attempts ends with the cancellation, which is then the outcome.
-template <class T>
-Outcome<T> unless_cancelled(Outcome<T> outcome, const std::stop_token& stop) {
-  if (!outcome && stop.stop_requested()) return cancelled();
-  return outcome;
 }
 
 // What the token door has of PUT.
@@ -527,37 +520,6 @@ Outcome<> Client::Impl::rename(const std::string& bucket, const std::string& fro
   unsigned attempts = 0;
   auto renamed = client::with_retries_of_change(retry_, repeatable, attempts, once, options.cancel);
   return unless_cancelled(std::move(renamed), options.cancel);
-}
-
-// Pages of one listing must come from one door: the prefix of the continuation names it ("n:" native, "h:" HTTP).
-Outcome<ListPage> Client::Impl::list(const std::string& bucket, const ListOptions& options) {
-  if (options.max_keys < 1 || options.max_keys > 1000) {
-    return fault(ErrorCode::invalid_argument, "max_keys must be 1 to 1000");
-  }
-  ListOptions page_options = options;
-  const std::string& from = options.continuation;
-  const bool go_on_native = from.starts_with("n:"), go_on_http = from.starts_with("h:");
-  if (!from.empty()) {
-    if (!go_on_native && !go_on_http) return fault(ErrorCode::invalid_argument, "not a continuation of this client");
-    page_options.continuation = from.substr(2);
-  }
-  if (go_on_native && !session_) return fault(ErrorCode::invalid_argument, "not a continuation of this client");
-  bool native = session_ && !go_on_http;
-  const auto once = [&]() -> Outcome<ListPage> {
-    if (options.cancel.stop_requested()) return cancelled();
-    if (native) {
-      auto got = session_->list(bucket, page_options);
-      if (!got && options.cancel.stop_requested()) return cancelled();
-      if (got || options_.via == Via::native || go_on_native || !get_may_fall_back(got.error())) return got;
-      native = false;
-    }
-    auto got = s3_->list(bucket, page_options);
-    if (!got && options.cancel.stop_requested()) return cancelled();
-    return got;
-  };
-  auto page = unless_cancelled(retried(true, once, options.cancel), options.cancel);
-  if (page && page->truncated) page->continuation.insert(0, native ? "n:" : "h:");
-  return page;
 }
 
 Outcome<Buffer> Client::Impl::allocate(size_t size) {

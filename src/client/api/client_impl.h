@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "client/api/appends.h"
 #include "client/api/device.h"
@@ -51,6 +52,13 @@ struct DeviceSums;
 // True when the door failed, not the request: another door may succeed.
 bool speaks_against_door(const ClientError& error);
 bool get_may_fall_back(const ClientError& error);
+inline std::unexpected<ClientError> cancelled() { return fault(ErrorCode::cancelled, "cancelled by the caller"); }
+// A wait between two attempts ends with the cancellation, which is then the outcome.
+template <class T>
+Outcome<T> unless_cancelled(Outcome<T> outcome, const std::stop_token& stop) {
+  if (!outcome && stop.stop_requested()) return cancelled();
+  return outcome;
+}
 // Of a GET into memory of this size, as far as the request says it: without a range the object's size is not known yet,
 // and the memory's is the best estimate.
 uint64_t expected_size(uint64_t room, const GetOptions& options);
@@ -101,6 +109,8 @@ class Client::Impl {
   Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
                    const RenameOptions& options);
   Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
+  Outcome<> for_each(const std::string& bucket, const std::string& prefix,
+                     const std::function<bool(const ObjectInfo&)>& visit);
 
   // Batches. `windows`: none for head and remove.
   enum class Many { get, head, put, remove };
@@ -251,6 +261,12 @@ class Client::Impl {
   Outcome<> single(Many what, const BatchItem& item, MutableBytes memory, BatchResult& result, bool native_too,
                    Transfer& transfer);
 
+  // A page as its door has it, with the continuation of this client; empty: there is no more.
+  struct Listed {
+    std::string continuation;
+    std::variant<client::NativePage, ListPage> page;
+  };
+  Outcome<Listed> list_by_a_door(const std::string& bucket, const ListOptions& options);
   Outcome<ValuePage> list_and_get(const std::string& bucket, const ValueOptions& options, const Buffer& into);
 
   // A multipart upload. A worker's current part: the caller's bytes, or its own copy.

@@ -53,23 +53,7 @@ Result<void> ListCall::answered(Bytes body) {
   if (!reply) return fail(Errc::malformed, "native: list reply");
   // An empty page that claims more pages would be requested for ever.
   if (reply->truncated && reply->count == 0) return fail(Errc::malformed, "native: empty page");
-  wire::Reader items(reply->items);
-  page.entries.reserve(reply->count);  // no more than a message holds
-  std::string_view last;
-  for (uint32_t i = 0; i < reply->count; ++i) {
-    const auto item = wire::next_item(items);
-    last = item->key;
-    if (item->common_prefix) {
-      page.common_prefixes.emplace_back(item->key);
-    } else {
-      page.entries.push_back({.key = std::string(item->key),
-                              .etag = std::string(item->etag),
-                              .size = item->size,
-                              .modified_us = item->modified_us});
-    }
-  }
-  page.truncated = reply->truncated;
-  page.next_after.assign(page.truncated ? last : std::string_view());
+  page.add(*reply);
   return {};
 }
 

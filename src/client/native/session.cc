@@ -330,14 +330,11 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
       return std::move(call.page);
     };
     VB_ASSIGN(NativePage page, state_->repeat<NativePage>(true, request.stop, once));
-    const size_t got = page.entries.size() + page.common_prefixes.size();
-    std::ranges::move(page.entries, std::back_inserter(all.entries));
-    std::ranges::move(page.common_prefixes, std::back_inserter(all.common_prefixes));
-    all.truncated = page.truncated;
-    all.next_after = page.next_after;
-    if (!page.truncated || got >= wanted) return all;
+    const size_t got = page.items();
+    all.add(std::move(page));
+    if (!all.truncated || got >= wanted) return all;
     wanted -= got;
-    after = page.next_after;
+    after = all.next_after;
   }
 }
 

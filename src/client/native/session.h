@@ -24,6 +24,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/result.h"
+#include "client/native/page.h"
 #include "fabric/fabric.h"
 #include "native/wire/bodies.h"
 
@@ -141,17 +142,6 @@ struct NativeList {
   int max_keys = 1000;
   std::chrono::milliseconds timeout{0};
   std::stop_token stop = {};
-};
-struct NativeListEntry {
-  std::string key, etag;
-  uint64_t size = 0;
-  int64_t modified_us = 0;
-};
-struct NativePage {
-  std::vector<NativeListEntry> entries;
-  std::vector<std::string> common_prefixes;
-  bool truncated = false;
-  std::string next_after;
 };
 
 class NativeSession {

@@ -340,7 +340,7 @@ Outcome<> SessionDoor::rename(const std::string& bucket, const std::string& from
   return {};
 }
 
-Outcome<ListPage> SessionDoor::list(const std::string& bucket, const ListOptions& options) {
+Outcome<NativePage> SessionDoor::list(const std::string& bucket, const ListOptions& options) {
   OUT_ASSIGN(auto session, this->session(options.cancel));
   NativeList request;
   request.bucket = bucket;
@@ -351,22 +351,10 @@ Outcome<ListPage> SessionDoor::list(const std::string& bucket, const ListOptions
   request.stop = options.cancel;
   auto listed = session->list(request);
   if (!listed) return std::unexpected(native_error(listed.error(), 0));
-  ListPage page;
-  for (NativeListEntry& entry : listed->entries) {
-    ObjectInfo info;
-    info.key = std::move(entry.key);
-    info.size = entry.size;
-    info.etag = std::move(entry.etag);
-    info.last_modified = time_point(entry.modified_us);
-    page.objects.push_back(std::move(info));
-  }
-  page.common_prefixes = std::move(listed->common_prefixes);
-  page.truncated = listed->truncated;
-  page.continuation = std::move(listed->next_after);
-  if (page.truncated && page.continuation.empty()) {
+  if (listed->truncated && listed->next_after.empty()) {
     return fault(ErrorCode::malformed_reply, "native: a truncated list without a way on");
   }
-  return page;
+  return std::move(*listed);
 }
 
 Outcome<> SessionDoor::many(ManyCall& call) {

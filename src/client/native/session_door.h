@@ -40,7 +40,7 @@ class SessionDoor {
   Outcome<> remove(const std::string& bucket, const std::string& key, const RemoveOptions& options);
   Outcome<> rename(const std::string& bucket, const std::string& from, const std::string& to,
                    const RenameOptions& options);
-  Outcome<ListPage> list(const std::string& bucket, const ListOptions& options);
+  Outcome<NativePage> list(const std::string& bucket, const ListOptions& options);
 
   // Sets the parts of `call` that this door decides (checksums, time). Answered items are marked in it, also on
   // failure.

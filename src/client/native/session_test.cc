@@ -240,15 +240,20 @@ TEST_P(NativeSessionTest, KeysAreListedOverManyMessagesAndDeleted) {
   list.prefix = "long/";
   const auto page = session_->list(list);
   ASSERT_TRUE(page) << describe(page.error());
-  EXPECT_EQ(page->entries.size(), 1000u);
+  EXPECT_EQ(page->items(), 1000u);
   EXPECT_TRUE(page->truncated);
   list.after = page->next_after;
   const auto rest = session_->list(list);
   ASSERT_TRUE(rest);
-  EXPECT_EQ(rest->entries.size(), 500u);
+  EXPECT_EQ(rest->items(), 500u);
   EXPECT_FALSE(rest->truncated);
-  ASSERT_TRUE(session_->remove("bucket", rest->entries[0].key));
-  EXPECT_EQ(session_->list(list)->entries.size(), 499u);
+  std::vector<std::string> keys;
+  rest->each([&](const native::wire::ListItem& item) { return keys.emplace_back(item.key), true; });
+  ASSERT_EQ(keys.size(), 500u);
+  EXPECT_EQ(keys[0], "long/" + std::string(200, 'k') + "2000");
+  EXPECT_EQ(keys[499], "long/" + std::string(200, 'k') + "2499");
+  ASSERT_TRUE(session_->remove("bucket", keys[0]));
+  EXPECT_EQ(session_->list(list)->items(), 499u);
   EXPECT_TRUE(session_->remove("bucket", "never-was"));
 }
 

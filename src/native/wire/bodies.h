@@ -191,6 +191,7 @@ struct ListReply {
   bool truncated = false;
   uint32_t count = 0;
   Bytes items;  // concatenated; read with next_item()
+  std::string_view last_key;
 };
 inline constexpr size_t list_reply_head_size = 8;
 void encode_list_head(Writer& out, bool truncated, uint32_t count);

@@ -127,7 +127,9 @@ std::optional<ListReply> decode_list_reply(Bytes body) {
   reply.items = in.bytes(in.left());
   Reader items(reply.items);
   for (uint32_t i = 0; i < reply.count; ++i) {
-    if (!next_item(items)) return std::nullopt;
+    const auto item = next_item(items);
+    if (!item) return std::nullopt;
+    reply.last_key = item->key;
   }
   if (!items.complete()) return std::nullopt;
   return reply;

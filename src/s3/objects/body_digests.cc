@@ -81,19 +81,29 @@ void BodyDigests::leave_md5_to(memory::Source& body) {
   md5_is_left_ = true;
 }
 
+void BodyDigests::leave_crc32c_to(const store::ObjectWriter& writer) {
+  if (wants(Algorithm::crc32c) && writer.crc32c()) crc32c_left_to_ = &writer;
+}
+
 void BodyDigests::update(Bytes bytes) {
   update_all_but_md5(bytes);
   if (running_md5_ && !md5_is_left_) running_md5_->update(bytes);
 }
 
 void BodyDigests::update_all_but_md5(Bytes bytes) {
-  for (Digest& digest : running_) digest.update(bytes);
+  for (Digest& digest : running_) {
+    if (crc32c_left_to_ == nullptr || digest.algorithm() != Algorithm::crc32c) digest.update(bytes);
+  }
 }
 
 void BodyDigests::finish() {
   if (running_md5_) md5_ = as_text(running_md5_->finish());
   running_md5_.reset();
   if (md5_is_checksum_) checksums_.push_back({Algorithm::md5, md5_, 0});
+  for (Digest& digest : running_) {
+    if (crc32c_left_to_ != nullptr && digest.algorithm() == Algorithm::crc32c)
+      digest.set_crc(*crc32c_left_to_->crc32c());
+  }
   for (Digest& digest : running_) checksums_.push_back({digest.algorithm(), digest.finish(), 0});
   running_.clear();
 }

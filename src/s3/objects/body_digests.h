@@ -24,6 +24,8 @@ class BodyDigests {
   // Before the first byte: where the source hashes its bytes anyway, it computes the MD5, too. The digests must then
   // stay in their place.
   void leave_md5_to(memory::Source& body);
+  // Likewise a CRC32C where the store computes it anyway. The writer is used until finish().
+  void leave_crc32c_to(const store::ObjectWriter& writer);
   void update(Bytes bytes);
   // Ends all digests.
   void finish();
@@ -38,7 +40,8 @@ class BodyDigests {
   std::vector<Digest> running_;
   std::optional<Md5> running_md5_;
   bool md5_is_checksum_ = false;
-  bool md5_is_left_ = false;  // to the source
+  bool md5_is_left_ = false;                             // to the source
+  const store::ObjectWriter* crc32c_left_to_ = nullptr;  // null: to none
   std::string md5_;
   std::vector<store::Checksum> checksums_;
 };

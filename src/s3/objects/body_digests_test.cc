@@ -62,6 +62,33 @@ TEST(BodyDigests, ASourceThatHashesIsLeftTheMd5AndNothingElse) {
   EXPECT_EQ(digests.checksums().front().value, digest_of(Algorithm::crc64nvme, body));
 }
 
+class SummingWriter final : public store::ObjectWriter {
+ public:
+  Task<Result<void>> append(memory::Chunk) override { co_return Result<void>(); }
+  Task<Result<store::ObjectInfo>> commit(store::ObjectInfo info, store::CommitConditions) override { co_return info; }
+  std::optional<uint32_t> crc32c() const override { return crc; }
+  std::optional<uint32_t> crc;
+};
+
+TEST(BodyDigests, AWriterThatHasTheCrc32cIsLeftThatAndNothingElse) {
+  const auto body = body_of(1, 10'000);
+  for (const bool has : {true, false}) {
+    SummingWriter writer;
+    if (has) writer.crc = 0;
+    BodyDigests digests;
+    digests.want(Algorithm::crc32c);
+    digests.want(Algorithm::crc64nvme);
+    digests.leave_crc32c_to(writer);
+    digests.update(body);
+    if (has) writer.crc = 0x01020304;  // what it says is taken
+    digests.finish();
+    ASSERT_EQ(digests.checksums().size(), 2u);
+    EXPECT_EQ(digests.checksums()[0].algorithm, Algorithm::crc32c);
+    EXPECT_EQ(digests.checksums()[0].value, has ? "\1\2\3\4" : digest_of(Algorithm::crc32c, body));
+    EXPECT_EQ(digests.checksums()[1].value, digest_of(Algorithm::crc64nvme, body));
+  }
+}
+
 // More bodies than a vector unit has lanes, and than there are helpers: some with MD5, some without.
 TEST(DigestsAside, BodiesThatComeTogetherHaveEachTheirOwnDigests) {
   constexpr size_t count = 40;

@@ -131,6 +131,8 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Call& call, store
   if (request.compute) digests.want(*request.compute);
   for (const Algorithm algorithm : request.continues) digests.want(algorithm);
 
+  digests.leave_crc32c_to(writer);
+
   const auto size = body.size();
   memory::Share share(service.arena, call.peer_address, size);
   store::ObjectInfo info;

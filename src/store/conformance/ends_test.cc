@@ -55,6 +55,11 @@ class Ends : public OnEngine {
     const auto page = t.run(t.engine().list(bucket, request));
     if (!page) return {describe(page.error())};
     for (const ListEntry& entry : page->entries) names.push_back(entry.key);
+    request.brief = true;
+    const auto brief = t.run(t.engine().list(bucket, request));
+    std::vector<std::string> shown;
+    for (size_t i = 0; brief && i < brief->brief.size(); ++i) shown.emplace_back(brief->brief[i].key);
+    EXPECT_EQ(shown, names);
     names.insert(names.end(), page->common_prefixes.begin(), page->common_prefixes.end());
     return names;
   }

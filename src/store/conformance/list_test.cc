@@ -77,6 +77,38 @@ TEST_P(Listing, APageOfManyRowsHasEachOnce) {
   EXPECT_EQ(page->common_prefixes, prefixes);
 }
 
+// Page by page.
+TEST_P(Listing, ABriefOneShowsTheSameObjects) {
+  put({"a/1", "a/2", "b", "c/1", "c/2", "d", "e/1", std::string(1000, 'k')});
+  for (const char* const delimiter : {"", "/"}) {
+    for (int max = 1; max <= 9; ++max) {
+      ListRequest request{.prefix = "", .delimiter = delimiter, .after = "", .max_keys = max};
+      for (bool more = true; more;) {
+        request.brief = false;
+        const auto whole = t.list("b", request);
+        request.brief = true;
+        const auto brief = t.list("b", request);
+        ASSERT_TRUE(whole && brief);
+        EXPECT_TRUE(brief->entries.empty());
+        EXPECT_TRUE(whole->brief.empty());
+        ASSERT_EQ(brief->brief.size(), whole->entries.size());
+        for (size_t i = 0; i < whole->entries.size(); ++i) {
+          const auto seen = brief->brief[i];
+          EXPECT_EQ(seen.key, whole->entries[i].key);
+          EXPECT_EQ(seen.etag, whole->entries[i].info.etag);
+          EXPECT_EQ(seen.size, whole->entries[i].info.size);
+          EXPECT_EQ(seen.modified_us, whole->entries[i].info.modified_us);
+        }
+        EXPECT_EQ(brief->common_prefixes, whole->common_prefixes);
+        EXPECT_EQ(brief->truncated, whole->truncated);
+        EXPECT_EQ(brief->next_after, whole->next_after);
+        more = whole->truncated;
+        request.after = whole->next_after;
+      }
+    }
+  }
+}
+
 TEST_P(Listing, StartsStrictlyAfterTheMarker) {
   put({"a", "b", "c/1", "c/2", "d"});
   EXPECT_EQ(keys_of(*t.list("b", {.prefix = "", .delimiter = "", .after = "b", .max_keys = 1000})),

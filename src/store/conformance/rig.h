@@ -102,7 +102,9 @@ class Rig {
   };
   Result<ObjectInfo> put(const std::string& bucket, const std::string& key, std::string_view bytes, How how) {
     VB_ASSIGN(auto writer, run(engine().create(bucket, key, how.size_hint)));
+    const bool tells_crc = writer->crc32c().has_value();
     VB_TRY(append(*writer, bytes, how.chunk_size));
+    if (tells_crc) EXPECT_EQ(writer->crc32c(), crc32c(as_bytes(bytes)));
     ObjectInfo info;
     info.size = bytes.size();
     info.etag = how.etag.empty() ? etag_of(bytes) : how.etag;

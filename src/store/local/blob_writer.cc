@@ -127,8 +127,15 @@ Task<> VolumeBlobWriter::wait_for_writes(size_t upto) {
 
 void VolumeBlobWriter::add_checksums(Bytes data) {
   for (size_t at = 0; at < data.size(); at += block_size) {
-    block_crcs_.push_back(crc32c(data.subspan(at, std::min<size_t>(block_size, data.size() - at))));
+    block_crcs_.push_back(verbena::crc32c(data.subspan(at, std::min<size_t>(block_size, data.size() - at))));
   }
+}
+
+// From those of its blocks, all of which are whole so far, and of the bytes that wait for a whole block.
+std::optional<uint32_t> VolumeBlobWriter::crc32c() const {
+  uint32_t crc = 0;
+  for (const uint32_t block : block_crcs_) crc = crc32c_combine(crc, block, block_size);
+  return verbena::crc32c({stage_.data(), staged_}, crc);
 }
 
 Task<Result<void>> VolumeBlobWriter::next_run(uint64_t at_least) {

@@ -32,6 +32,7 @@ class VolumeBlobWriter final : public BlobWriter, public std::enable_shared_from
   uint64_t size() const override { return size_; }
   uint64_t id() const override { return written_.ref.id; }
   Task<Result<void>> append(memory::Chunk chunk) override;
+  std::optional<uint32_t> crc32c() const override;
   Task<Result<BlobRef>> finish() override;
   // Replaces append() and finish() for a small blob that is given whole.
   BlobRef finish_in_index(Bytes bytes);

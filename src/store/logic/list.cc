@@ -60,19 +60,33 @@ Result<ListPage> ObjectLister::run(View& rows, size_t work_max) {
     if (state == PageState::complete) break;
   }
   VB_TRY(cursor_->status());
-  if (!page_.truncated) page_.next_after.clear();
+  if (page_.truncated) page_.next_after = last_shown();
   return std::move(page_);
+}
+
+// Keys and common prefixes are in one order: what was added last is the greatest.
+std::string ObjectLister::last_shown() const {
+  std::string_view last;
+  if (!page_.brief.empty()) last = page_.brief[page_.brief.size() - 1].key;
+  if (!page_.entries.empty()) last = page_.entries.back().key;
+  if (!page_.common_prefixes.empty()) last = std::max(last, std::string_view(page_.common_prefixes.back()));
+  return std::string(last);
+}
+
+Result<bool> ObjectLister::is_gone(std::string_view row) const {
+  VB_ASSIGN(const ObjectRecord record, decode_object(row));
+  return bucket_->is_gone(record.info);
 }
 
 Result<PageState> ObjectLister::step() {
   --work_left_;
   const std::string_view key = cursor_->key().substr(keys::object_prefix_size);
   const std::string_view hidden = common_prefix(key, request_.prefix, request_.delimiter);
-  if (hidden.empty()) return add_object(key);
+  if (hidden.empty()) return request_.brief ? add_brief(key) : add_object(key);
   // Few objects have an end: only rows with the name of its header are decoded.
   if (cursor_->value().find(expires_header) != std::string_view::npos) {
-    VB_ASSIGN(const ObjectRecord record, decode_object(cursor_->value()));
-    if (bucket_->is_gone(record.info)) {
+    VB_ASSIGN(const bool gone, is_gone(cursor_->value()));
+    if (gone) {
       cursor_->next();
       return PageState::incomplete;
     }
@@ -98,8 +112,22 @@ Result<PageState> ObjectLister::add_object(std::string_view key) {
     if (!gone) return PageState::complete;
   } else {
     entry.key = key;
-    page_.next_after = key;
     name_version(entry.info, bucket_->versioning.load(std::memory_order_acquire));
+  }
+  cursor_->next();
+  return PageState::incomplete;
+}
+
+// Copies the texts alone. Few objects have an end: only those are decoded as a whole.
+Result<PageState> ObjectLister::add_brief(std::string_view key) {
+  VB_ASSIGN(const BriefHead head, decode_brief(cursor_->value()));
+  bool gone = false;
+  if (head.may_end) {
+    VB_ASSIGN(gone, is_gone(cursor_->value()));
+  }
+  if (!gone) {
+    if (!takes()) return PageState::complete;
+    page_.brief.add({.key = key, .etag = head.etag, .size = head.size, .modified_us = head.modified_us});
   }
   cursor_->next();
   return PageState::incomplete;
@@ -109,7 +137,6 @@ PageState ObjectLister::add_prefix(std::string_view hidden) {
   if (hidden > request_.after) {
     if (!takes()) return PageState::complete;
     page_.common_prefixes.emplace_back(hidden);
-    page_.next_after = hidden;
   }
   work_left_ -= std::min(work_left_, seek_work);
   return skip(*cursor_, keys::object(bucket_->id, hidden));

@@ -35,6 +35,9 @@ class ObjectLister {
  private:
   Result<PageState> step();
   Result<PageState> add_object(std::string_view key);
+  Result<PageState> add_brief(std::string_view key);
+  Result<bool> is_gone(std::string_view row) const;
+  std::string last_shown() const;
   PageState add_prefix(std::string_view hidden);
   bool takes();
 

@@ -152,6 +152,7 @@ class PartWriter final : public ObjectWriter {
     if (bytes_->size() + chunk.bytes.size() > part_stored_size_max) co_return fail(Errc::entity_too_large);
     co_return co_await bytes_->append(std::move(chunk));
   }
+  std::optional<uint32_t> crc32c() const override { return bytes_ ? bytes_->crc32c() : std::nullopt; }
 
   // A part has no conditions.
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions) override {

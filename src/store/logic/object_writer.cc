@@ -61,13 +61,15 @@ class StoreObjectWriter final : public ObjectWriter {
  public:
   StoreObjectWriter(std::shared_ptr<Context> context, std::shared_ptr<const Bucket> bucket, std::string key,
                     std::optional<uint64_t> size_hint)
-      : context_(std::move(context)), bucket_(std::move(bucket)), key_(std::move(key)), size_hint_(size_hint) {}
+      : context_(std::move(context)), bucket_(std::move(bucket)), key_(std::move(key)), size_hint_(size_hint) {
+    if (size_hint_ && *size_hint_ > early_max()) bytes_ = context_->blobs->create(*bucket_, size_hint_);
+  }
 
   Task<Result<void>> append(memory::Chunk chunk) override {
     if (committed_) co_return fail(Errc::invalid_argument, "writer: already committed");
     // An object in one piece may never need space on disk. The first of several pieces is not held: its memory is
     // charged, and the next one might wait for it.
-    const size_t early_max = context_->early == nullptr ? 0 : context_->early->size_max(*bucket_);
+    const size_t early_max = this->early_max();
     const size_t whole_max = size_hint_ ? early_max : std::min<size_t>(early_max, 64 * KiB);
     const bool all = chunk.bytes.size() == size_hint_.value_or(chunk.bytes.size());
     if (!bytes_ && !whole_ && all && early_max != 0 && chunk.bytes.size() <= whole_max) {
@@ -77,6 +79,8 @@ class StoreObjectWriter final : public ObjectWriter {
     VB_CO_TRY(co_await write_whole());
     co_return co_await bytes_->append(std::move(chunk));
   }
+
+  std::optional<uint32_t> crc32c() const override { return bytes_ ? bytes_->crc32c() : std::nullopt; }
 
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
     if (std::exchange(committed_, true)) co_return fail(Errc::invalid_argument, "writer: already committed");
@@ -100,6 +104,7 @@ class StoreObjectWriter final : public ObjectWriter {
   }
 
  private:
+  size_t early_max() const { return context_->early == nullptr ? 0 : context_->early->size_max(*bucket_); }
   // From here on the bytes go into a blob.
   Task<Result<void>> write_whole() {
     if (!bytes_) bytes_ = context_->blobs->create(*bucket_, size_hint_);

@@ -1,5 +1,6 @@
 #include "store/logic/record.h"
 
+#include "store/ends.h"
 #include "store/logic/codec.h"
 
 namespace verbena::store {
@@ -175,6 +176,22 @@ struct InfoOfHead {
   void blob(const BlobRef&, uint64_t) {}
 };
 
+struct BriefOfHead {
+  BriefHead& head;
+  void id(uint64_t) {}
+  void size(uint64_t size) { head.size = size; }
+  void etag(std::string_view etag) { head.etag = etag; }
+  void modified_us(int64_t us) { head.modified_us = us; }
+  void version_id(std::string_view) {}
+  void expect(auto, size_t) {}
+  void pair(auto, std::string_view name, std::string_view) { head.may_end |= name == expires_header; }
+  void checksum(Algorithm, uint16_t, std::string_view) {}
+  void delete_marker(bool) {}
+  void lock(const ObjectLock&) {}
+  void part_count(uint32_t) {}
+  void blob(const BlobRef&, uint64_t) {}
+};
+
 struct WholeHead : InfoOfHead {
   ObjectRecord& record;
   void id(uint64_t id) { record.id = id; }
@@ -216,6 +233,13 @@ Result<void> decode_info(std::string_view bytes, ObjectInfo& info) {
   Decoder d(bytes, format_version_3);
   read_head(d, InfoOfHead{info});
   return d.finish();
+}
+
+Result<BriefHead> decode_brief(std::string_view bytes) {
+  Decoder d(bytes, format_version_3);
+  BriefHead head;
+  read_head(d, BriefOfHead{head});
+  return finished(d, head);
 }
 
 std::string encode(const StoredPart& part) {

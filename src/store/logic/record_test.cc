@@ -52,16 +52,30 @@ TEST(Record, AListingReadsTheSameHeadAndRefusesTheSameDamage) {
   EXPECT_EQ(info.tags, object.info.tags);
   EXPECT_EQ(info.lock, object.info.lock);
   EXPECT_EQ(info.attributes, object.info.attributes);
+  const auto brief = decode_brief(bytes);
+  ASSERT_TRUE(brief);
+  EXPECT_EQ(brief->size, object.info.size);
+  EXPECT_EQ(brief->etag, object.info.etag);
+  EXPECT_EQ(brief->modified_us, object.info.modified_us);
+  EXPECT_FALSE(brief->may_end);
   for (size_t at = 0; at < bytes.size(); ++at) {
     for (const char wrong : {'\0', '\x7f', '\xff'}) {
       std::string damaged = bytes;
       damaged[at] = wrong;
       ObjectInfo read;
       EXPECT_EQ(decode_info(damaged, read).has_value(), decode_object(damaged).has_value()) << at;
+      EXPECT_EQ(decode_brief(damaged).has_value(), decode_object(damaged).has_value()) << at;
     }
     ObjectInfo read;
     EXPECT_FALSE(decode_info(bytes.substr(0, at), read)) << at;
+    EXPECT_FALSE(decode_brief(bytes.substr(0, at))) << at;
   }
+}
+
+TEST(Record, ABriefListingSeesThatAnObjectHasAnEnd) {
+  ObjectRecord object = sample_object();
+  object.info.headers.emplace_back("x-verbena-expires", "1700000000");
+  EXPECT_TRUE(decode_brief(encode(object))->may_end);
 }
 
 TEST(Record, ComesBackAsItWas) {
