@@ -71,7 +71,7 @@ Result<void> put_lost(Transaction& transaction, const Lost& lost) {
   VB_ASSIGN(const auto current, find_object(transaction, *lost.bucket, lost.key));
   if (current && current->info.modified_us == lost.info.modified_us) return {};
   VB_TRY(replace_current(transaction, *lost.bucket, bucket, lost.key, current, lost.info, lost.blob.ref,
-                         lost.info.modified_us));
+                         lost.info.modified_us, End::as_told));
   add_blob(static_cast<IndexTransaction&>(transaction).batch(), lost.blob);
   log::error(
       "store: {}/{} was acknowledged, and is damaged in the log on persistent memory. It answers corrupt_object until "

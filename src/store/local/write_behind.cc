@@ -544,7 +544,7 @@ Result<ObjectInfo> put_acknowledged(Transaction& transaction, const Acknowledged
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
   VB_ASSIGN(ObjectRecord record, replace_current(transaction, *object.bucket, bucket, object.key, current, object.info,
-                                                 blob, object.info.modified_us));
+                                                 blob, object.info.modified_us, End::as_told));
   return std::move(record.info);
 }
 
