@@ -212,7 +212,7 @@ def beside_tcp(rounds, row, met):
         return met
     values = ratios(rounds, row, rate, NFS_TCP, TCP)
     other = f", by tcp beside tcp {verdict(row, values, WANTED)[1]}" if row in WANTED and values else ""
-    return f"{met + ', but ' if met else ''}NFS stalls in {waited} of {len(rounds)}{other}"
+    return f"{met + ', but ' if met else ''}NFS stalls in {waited} of {len(rounds)} rounds{other}"
 
 
 def cpu_table(rounds, named):
@@ -407,7 +407,7 @@ METHOD = [
     "for a time-out. A ratio against a side that stalls says nothing about ours. Such rows are marked, and judged by our tcp beside "
     "NFS over TCP as well, the last column, where no reply is lost.",
     "",
-    "Against NVMe over RDMA: one client owns that disk, so its ext4 asks nobody about names, sizes and permissions, and caches what "
+    "Against NVMe over RDMA: one client owns that disk, so its ext4 asks no server about names, sizes and permissions, and caches what "
     "it likes. Ours and NFS's files are shared by many. Its column says what a disk of one's own would do, and not what a shared "
     "store could.",
 ]

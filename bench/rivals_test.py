@@ -52,7 +52,7 @@ class Report(unittest.TestCase):
         found = a_round(1, 2, 1)
         found[rivals.NFS, "random"] |= {"seconds": 100.0, "machine_cpu_s": 2.0}
         table = self.rows(rivals.ratio_table([found], self.named))
-        self.assertEqual(table["4 KiB, random reads, one caller"][2], "met, but NFS stalls in 1 of 1, by tcp beside tcp not met")
+        self.assertEqual(table["4 KiB, random reads, one caller"][2], "met, but NFS stalls in 1 of 1 rounds, by tcp beside tcp not met")
         self.assertEqual(table["16 MiB, sequential reads"][2], "met")
 
     def test_every_ratio_under_1_is_told_with_the_larger_of_its_costs(self):
