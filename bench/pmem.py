@@ -4,6 +4,8 @@
     ./dev bench pmem                                    in a virtual machine with an NVDIMM and a virtio disk, minutes
     ./dev bench pmem --pmem /mnt/pmem --disk /mnt/disk  here, on a DAX file system and a disk (as root, who can freeze
                                                         the disk's file system)
+    ./dev bench pmem --counts                           system calls of PUTs of new objects, which are the same on a busy
+                                                        machine: a shared mapping stands in for persistent memory
 
 One caller over `local`, and a server of one core, so that each has a processor of the virtual machine: with more, callers
 and cores that poll wait for one another's time slices of 4 ms. In the virtual machine the processor is emulated: ratios within a run say something there, times
@@ -20,11 +22,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "lib"), str(ROOT / "bench")]
 
 import durable_counts  # noqa: E402
+import report  # noqa: E402
 import verbena_server  # noqa: E402
 
 SIZE, BUCKET = 4096, "pmem"
@@ -91,8 +95,48 @@ def one_round(pmem, disk, seconds):
     return found
 
 
+def calls_of_puts(with_log, count, callers):
+    """System calls of the server for PUTs of objects of their own, until the index has them."""
+    library = pathlib.Path(verbena_server.program()).parent / "bin" / "dax_stand_in.so"
+    with tempfile.TemporaryDirectory(prefix="verbena-pmem-") as name:
+        folder = pathlib.Path(name)
+        (folder / "data").mkdir()
+        (folder / "pmem").mkdir()
+        args = ["--set", "scrub_rate=0"] + (["--set", f"data.pmem={folder / 'pmem'}"] if with_log else [])
+        server = verbena_server.Server(folder / "data", args, {"LD_PRELOAD": str(library)} if with_log else None).start()
+        try:
+            verbena_server.boto3_client(server.http).create_bucket(Bucket=BUCKET + "-counts")
+
+            def put_some(caller):
+                s3 = verbena_server.boto3_client(server.http)
+                for number in range(count // callers):
+                    s3.put_object(Bucket=BUCKET + "-counts", Key=f"{caller}/{number}", Body=os.urandom(SIZE))
+
+            def load():
+                threads = [threading.Thread(target=put_some, args=(caller,)) for caller in range(callers)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                time.sleep(1)  # what the log has is moved
+
+            return durable_counts.traced(server, load)
+        finally:
+            server.kill()
+
+
+def counts(count=1000, callers=4):
+    print(f"{count} PUTs of 4 KiB, each to a key of its own, by {callers} callers over HTTP: system calls of the server")
+    for with_log in (False, True) * 2:
+        found = calls_of_puts(with_log, count, callers)
+        print("with the log on persistent memory:" if with_log else "on the disk:",
+              ", ".join(f"{found.get(call, 0)} {call}" for call in ("fdatasync", "pwrite64")), flush=True)
+
+
 def table(rounds, where):
-    lines = [f"{len(rounds)} rounds {where}", "", "| what | p50 |", "| --- | --- |"]
+    machine = report.machine()
+    lines = [f"`./dev bench pmem {' '.join(sys.argv[1:])}`, {time.strftime('%Y-%m-%d')}, at {machine['commit']}: {len(rounds)} rounds "
+             f"{where}; outside {machine['machine']}, load average {machine['load']}", "", "| what | p50 |", "| --- | --- |"]
     for title, key in ROWS:
         values = sorted(found[key] for found in rounds)
         lines.append(f"| {title} | {statistics.median(values):.1f} us ({values[0]:.1f} to {values[-1]:.1f}) |")
@@ -123,10 +167,13 @@ def main():
     parser.add_argument("--disk", help="a folder of the disk to compare with: the root of its file system")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3, help="of a row")
+    parser.add_argument("--counts", action="store_true", help="count system calls instead")
     parser.add_argument("--json", action="store_true", help="a line for each round")
     options = parser.parse_args()
     if (options.pmem is None) != (options.disk is None):
         parser.error("--pmem and --disk go together")
+    if options.counts:
+        return counts()
     if options.pmem is None:
         rounds = in_guest(options)
     else:

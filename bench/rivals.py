@@ -23,6 +23,7 @@ sys.path.insert(0, str(report.ROOT / "tools"))
 import wrap_prose  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
+FUSE = "FUSE"
 NFS, NFS_TCP, NVME, VERBS, TCP = ("NFS over RDMA", "NFS over TCP", "ext4 on NVMe over RDMA", "Verbena, verbs", "Verbena, tcp")
 SIDES = (VERBS, NFS, NVME, TCP, NFS_TCP)
 SEQUENTIAL = ("sequential_1m", "sequential_16m")
@@ -31,6 +32,10 @@ ALL_FILES = ("create", "list", "read", "values")
 # The wanted ratios: throughput against NFS over RDMA, and the server's CPU time a byte.
 WANTED = {"random": 1.5, "sequential_16m": 1.0, "create": 3, "list": 5, "read": 5}
 SERVER_CPU_WANTED = {"sequential_16m": 0.7}
+
+# All data is in memory and every device is emulated by the CPUs: while a row runs, something always wants one. Where fewer
+# than this are busy, client or server wait for a time-out.
+STALLED_BELOW = 0.5
 
 # A guest whose CPUs wait for the machine's more of their time than this has no figures: it counts the waiting as work.
 WAITED_MAX = 0.25
@@ -168,6 +173,16 @@ def median(rounds, side, row, figure):
     return statistics.median(values) if values else None
 
 
+def busy(found):
+    """How many CPUs the guest kept busy while the row ran."""
+    return found["machine_cpu_s"] / found["seconds"]
+
+
+def stalls(rounds, side, row):
+    """In how many rounds the row mostly waited for a time-out."""
+    return sum((side, row) in found and busy(found[side, row]) < STALLED_BELOW for found in rounds)
+
+
 def verdict(row, values, wanted, less=False):
     if row not in wanted:
         return "", ""
@@ -184,9 +199,20 @@ def ratio_table(rounds, named):
         if not values:
             continue
         wanted, met = verdict(row, values, WANTED)
+        met = beside_tcp(rounds, row, met)
         out.append(f"| {title} | {wanted} | {spread(values)} | {met} | {spread(ratios(rounds, row, rate, NVME))} | "
                    f"{spread(ratios(rounds, row, rate, NFS_TCP, TCP))} |")
     return out
+
+
+def beside_tcp(rounds, row, met):
+    """A verdict, and where NFS over RDMA stalls that of tcp beside tcp, where nothing does."""
+    waited = stalls(rounds, NFS, row)
+    if not waited:
+        return met
+    values = ratios(rounds, row, rate, NFS_TCP, TCP)
+    other = f", by tcp beside tcp {verdict(row, values, WANTED)[1]}" if row in WANTED and values else ""
+    return f"{met + ', but ' if met else ''}NFS stalls in {waited} of {len(rounds)} rounds{other}"
 
 
 def cpu_table(rounds, named):
@@ -201,6 +227,19 @@ def cpu_table(rounds, named):
     return out
 
 
+def cpu_words(rounds, named):
+    """For rows whose server takes more than is wanted, though all CPUs together take less."""
+    out = []
+    for row in SERVER_CPU_WANTED:
+        server, machine = ratios(rounds, row, cpu("server_cpu_s")), ratios(rounds, row, cpu("machine_cpu_s"))
+        if server and machine and statistics.median(server) > SERVER_CPU_WANTED[row] and statistics.median(machine) < 1:
+            out.append(f"{named[row]}: the server's process takes {spread(server)} of what nfsd's threads take, and all CPUs together "
+                       f"{spread(machine)}. soft-RoCE makes packets in the time of the thread that posts them: Verbena posts from its "
+                       "process, and NFS from kworkers, which no column but the last counts. Which of the two columns a real NIC would show, whose "
+                       "packets cost no CPU, this machine cannot tell.")
+    return ["", *out] if out else []
+
+
 def cell(value, decimals=1):
     return "-" if value is None else f"{value:,.{decimals}f}"
 
@@ -210,7 +249,7 @@ def figures_table(rounds, named):
     out = ["| row | side | p50 us | operations/s | MiB/s | server CPU us | of it its own code | client CPU us | machine CPU us |",
            "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
     for row, title in named.items():
-        for side in SIDES:
+        for side in (*SIDES, FUSE):
             if not any((side, row) in found for found in rounds):
                 continue
             cpus = [median(rounds, side, row, cpu(of)) for of in ("server_cpu_s", "server_user_s", "client_cpu_s", "machine_cpu_s")]
@@ -219,6 +258,55 @@ def figures_table(rounds, named):
                        f"{cell(median(rounds, side, row, lambda f: f['bytes'] / f['seconds'] / MIB))} | "
                        + " | ".join(cell(None if value is None else value * 1e6, 0) for value in cpus) + " |")
     return out
+
+
+def split(rounds, side, row):
+    """Medians of CPU us an operation: of the server, of the client, of all."""
+    found = [median(rounds, side, row, cpu(of)) for of in ("server_cpu_s", "client_cpu_s", "machine_cpu_s")]
+    return [None if value is None else value * 1e6 for value in found]
+
+
+def likely_cause(rounds, row, ours, theirs):
+    """Why a row is lost, by what was counted. Figures are CPU us an operation."""
+    (server, client, mine), (_, _, other) = split(rounds, ours, row), split(rounds, theirs, row)
+    if mine > 1.1 * other:
+        where = max((server, "the server"), (client, "the client"), (mine - server - client, "softirqs and kworkers"))[1]
+        return f"more CPU: {mine:,.0f} us an operation against {other:,.0f}, most of it of {where}"
+    if stalls(rounds, ours, row):
+        return "our side waits for a time-out"
+    used, theirs_used = median(rounds, ours, row, busy), median(rounds, theirs, row, busy)
+    if used < 0.9 * theirs_used:
+        return f"fewer CPUs at work: {used:.1f} of 2 against {theirs_used:.1f}; an operation costs no more CPU"
+    return f"no more CPU than theirs ({mine:,.0f} us against {other:,.0f}): within what rounds differ by"
+
+
+def losses(rounds, named):
+    """Every ratio under 1."""
+    out = ["| row | ours | theirs | ratio | our CPU us: server, client, all | theirs, all | likely cause |",
+           "| --- | --- | --- | --- | --- | --- | --- |"]
+    for row, title in named.items():
+        for ours, theirs in ((VERBS, NFS), (VERBS, NVME), (TCP, NFS_TCP)):
+            values = ratios(rounds, row, rate, theirs, ours)
+            if not values or statistics.median(values) >= 1:
+                continue
+            server, client, mine = split(rounds, ours, row)
+            why = likely_cause(rounds, row, ours, theirs)
+            out.append(f"| {title} | {ours} | {theirs} | {spread(values)} | {server:,.0f}, {client:,.0f}, {mine:,.0f} | "
+                       f"{split(rounds, theirs, row)[2]:,.0f} | {why} |")
+    return out if len(out) > 2 else ["Nowhere: no ratio of the table is under 1."]
+
+
+def read_ahead(rounds, named):
+    """Our sequential reads, which are one call after the other, beside the kernel's clients with read-ahead."""
+    out = []
+    for row in SEQUENTIAL:
+        for ours, theirs in ((VERBS, NFS), (VERBS, NVME), (TCP, NFS_TCP)):
+            values = [rate(found[ours, row]) / rate(found[theirs, row + "_buffered"]) for found in rounds
+                      if (ours, row) in found and (theirs, row + "_buffered") in found]
+            if values and statistics.median(values) < 1:
+                out.append(f"- {named[row]}, {ours}: {spread(values)} of {theirs} with the kernel's read-ahead, which asks for the "
+                           "next bytes while the program looks at these; our caller asks when it has them.")
+    return ["", "Beside buffered reads, which the table above does not have:", "", *out] if out else []
 
 
 def best_of_nfs(found, row):
@@ -231,27 +319,29 @@ def mount_ratios(rounds, row):
     perfectly. A mount is between the two."""
     turns, overlapped = [], []
     for found in rounds:
-        fuse, native, rival = 1 / rate(found["FUSE", row]), 1 / rate(found[VERBS, row]), best_of_nfs(found, row)
+        fuse, native, rival = 1 / rate(found[FUSE, row]), 1 / rate(found[VERBS, row]), best_of_nfs(found, row)
         turns.append(rival / (fuse + native))
         overlapped.append(rival / max(fuse, native))
     return turns, overlapped
 
 
 def mount_section(rounds, named):
-    needed = [(side, row) for row in READS for side in ("FUSE", NFS)] + [(NFS, row + "_buffered") for row in SEQUENTIAL]
+    needed = [(side, row) for row in READS for side in (FUSE, NFS)] + [(NFS, row + "_buffered") for row in SEQUENTIAL]
     if not all(any(one in found for found in rounds) for one in needed):
         return ["Not measured in this run."]
-    out = ["| read | FUSE alone, us | native, us | NFS over RDMA (the faster way), us | mount in turns | mount overlapped |",
-           "| --- | --- | --- | --- | --- | --- |"]
+    out = ["| read | FUSE alone, us | its CPU us: daemon, caller, all | native, us | NFS over RDMA (the faster way), us | "
+           "mount in turns | mount overlapped |", "| --- | --- | --- | --- | --- | --- | --- |"]
     surely, perhaps = [], []
     for row in READS:
-        rounds_of_it = [found for found in rounds if all((side, row) in found for side in ("FUSE", VERBS, NFS))]
+        rounds_of_it = [found for found in rounds if all((side, row) in found for side in (FUSE, VERBS, NFS))]
         turns, overlapped = mount_ratios(rounds_of_it, row)
         surely.append(statistics.median(turns) > 1)
         perhaps.append(statistics.median(overlapped) > 1)
-        us = [median(rounds, side, row, lambda f: 1e6 / rate(f)) for side in ("FUSE", VERBS)]
+        us = [median(rounds, side, row, lambda f: 1e6 / rate(f)) for side in (FUSE, VERBS)]
         rival = statistics.median(best_of_nfs(found, row) * 1e6 for found in rounds_of_it)
-        out.append(f"| {named[row]} | {us[0]:,.0f} | {us[1]:,.0f} | {rival:,.0f} | {spread(turns)} | {spread(overlapped)} |")
+        costs = ", ".join(cell(value, 0) for value in split(rounds, FUSE, row))
+        out.append(f"| {named[row]} | {us[0]:,.0f} | {costs} | {us[1]:,.0f} | {rival:,.0f} | {spread(turns)} | "
+                   f"{spread(overlapped)} |")
     return out + ["", decision([named[row] for row in READS], surely, perhaps)]
 
 
@@ -278,14 +368,20 @@ def machine_text(info, arguments, rounds, boots):
         "does is done by the CPU here, on both sides. Nothing on this page is a time of hardware: read the ratios.")
 
 
+RULE = (
+    "The rule: a mount is worth building if it is faster than NFS over RDMA in every row of reads even in turns; it is left for "
+    "later if it is so only with perfect overlap; else there is none. NFS counts with the faster of its two ways, O_DIRECT or "
+    "with the kernel's read-ahead, and a row in which it stalls counts as it is. What a mount would add to these bounds: "
+    "read-ahead into registered memory hides the fabric behind FUSE, which is the overlap; FUSE over io_uring (Linux 6.14; the "
+    "guest's kernel has none) saves two changes between kernel and daemon for each request, a part of the column *FUSE alone*. "
+    "Neither is measured here.")
+
 METHOD = [
     "All data lies in one tmpfs of the guest: NFS exports a folder of it (`sync`, NFS 4.2, 16 nfsd threads), the NVMe target (nvmet, "
     "over RDMA) serves a file of it with ext4 made by the client, and Verbena's data directory (a `sync` bucket) lies there. So "
     "everything is in the servers' memory, and nothing waits for a disk: what the others' servers read from the page cache, Verbena's"
     " reads from its hot tier (`cache.size`, `cache.object_size_max`). Over soft-RoCE NFS's clients lose replies now and then, and "
-    "wait: for 5 s here (`timeo=50`), and not for the 60 s of the default. So its rows with 16 callers, and in some runs its O_DIRECT"
-    " reads of 16 MiB, are mostly such waits: what is far above 5x there says that the pair of NFS/RDMA and soft-RoCE stalls, and not"
-    " what our door is worth. The column against NFS over TCP, and the buffered reads, have no such waits. File systems are mounted "
+    "wait: for 5 s here (`timeo=50`), and not for the 60 s of the default. File systems are mounted "
     "anew before each row, so that their client has nothing cached; reads of the large file are O_DIRECT, and once more buffered, "
     "with the kernel's read-ahead and once through the file. Verbena's client keeps nothing. The load (`bench/rivals_load.cc`) is the"
     " same program for all, and looks at the bytes that it reads.",
@@ -296,23 +392,40 @@ METHOD = [
     "where it is cheap they poll for a tenth of that (`src/base/sleep_cost.h`).",
     "",
     "Small files lie in 16 folders, one for each of 16 callers. Those that are listed are there before, written by the server's side "
-    "where NFS exports its folder, and else by the client. Verbena's callers use batches: 256 objects in a PUT_MANY or "
+    "where NFS exports its folder, and else by the client. Those that are created are synced one by one (fsync), the same promise as "
+    "a PUT into a `sync` bucket gives; without it ext4 would answer from its client's page cache, and the disk would get the files "
+    "later. Verbena's callers use batches: 256 objects in a PUT_MANY or "
     "GET_MANY, 1,000 in a page of a listing, with the values in the row of that name. A file system has a call for each file: that is "
     "the difference which these rows show. The checkpoint is one caller's: buffered writes of 16 MiB and fsync, or one PUT.",
     "",
     "CPU time: *server* is that of the nfsd threads, or of Verbena's process; *client* is the load's process, with its system calls; "
     "*machine* is all of it: with soft-RoCE's and the bridge's work in softirqs and kworkers, which cannot be assigned to one of the "
     "sides, and which sometimes runs in the time of whichever thread is interrupted. The NVMe target has no threads of its own, only "
-    "kworkers."
-    " For queue pairs of user space soft-RoCE makes the packets in the system call that posts an operation, which is Verbena's time, and "
-    "for those of the kernel, NFS's, in tasklets, which are nobody's: the table of figures has apart what of the server's time its own "
+    "kworkers. "
+    "For queue pairs of user space soft-RoCE makes the packets in the system call that posts an operation, which is Verbena's time, and "
+    "for those of the kernel, NFS's, in tasklets, which are in neither's: the table of figures has apart what of the server's time its own "
     "code took.",
+    "",
+    f"A row *stalls* if the guest kept fewer than {STALLED_BELOW} CPUs busy while it ran: all data is in memory, so something waited "
+    "for a time-out. A ratio against a side that stalls says nothing about ours. Such rows are marked, and judged by our tcp beside "
+    "NFS over TCP as well, the last column, where no reply is lost.",
+    "",
+    "Against NVMe over RDMA: one client owns that disk, so its ext4 asks no server about names, sizes and permissions, and caches what "
+    "it likes. Ours and NFS's files are shared by many. Its column says what a disk of one's own would do, and not what a shared "
+    "store could.",
 ]
 
 
+SMB = ("It was not built as soft-iWARP was: that is a module of its own, made of one folder of Debian's source. SMB Direct is an "
+       "option inside `cifs.ko` and `ksmbd.ko`, so both and what they share would be built from it, and the server needs a daemon of "
+       "its own (ksmbd-tools). The rows wanted against it are open.")
+
+
 def not_had(rounds, boots, arguments):
-    out = [*failures(rounds, titles(arguments)), f"- SMB Direct: {boots['smb']}",
+    out = [*failures(rounds, titles(arguments)), f"- SMB Direct: {boots['smb']} {SMB}",
            "- Mounts of S3 by others (s3fs, rclone): they are no part of Verbena, and go over HTTP.",
+           "- The `verbena` command as a client: the load is a program over the client library, whose calls the command makes, too. "
+           "What a start of a process adds to a single `verbena get` is not measured.",
            "- InfiniBand's link layer, a real NIC: there is none here, and soft devices emulate Ethernet's only."]
     if arguments.checkpoint < 1 << 30:
         out.append(f"- A checkpoint of 1 GiB: {plot.size_text(arguments.checkpoint)} is what emulated CPUs move in an acceptable time.")
@@ -338,13 +451,17 @@ def document(info, arguments, rounds, boots):
            *METHOD, "", "## Throughput", "",
            "Operations a second, ours to theirs; more is better. Median of the rounds' ratios, with the least and the greatest.", "",
            *ratio_table(rounds, named), "", "![Operations a second against NFS over RDMA](rivals.svg)", "",
-           "## CPU time of an operation against NFS over RDMA", "", "Verbena over verbs; less is better.", "", *cpu_table(rounds, named), "",
+           "## Where we do not", "",
+           "Every ratio of that table that is under 1, with the likely cause by what was counted.", "", *losses(rounds, named),
+           *read_ahead(rounds, named), "",
+           "## CPU time of an operation against NFS over RDMA", "", "Verbena over verbs; less is better.", "", *cpu_table(rounds, named),
+           *cpu_words(rounds, named), "",
            "## Figures", "", "Medians; CPU is of one operation (a read, a file, the whole checkpoint).", "", *figures_table(rounds, named), "",
            "## A mount?", "",
            "A file system in user space over the native door would pay FUSE for each request. `bench/rivals_fuse.cc` is the least that "
            "FUSE allows: it answers reads (`direct_io`, 1 MiB at most a request, one thread to a request) from nothing. A mount's "
            "read is then between the sum of that and of the native door's (in turns) and the greater of both (perfect overlap).", "",
-           *mount_section(rounds, named), "", "## What could not be had", "", *not_had(rounds, boots, arguments), "",
+           RULE, "", *mount_section(rounds, named), "", "## What could not be had", "", *not_had(rounds, boots, arguments), "",
            "## What a boot with soft-iWARP costs", "", *boot_section(boots), ""]
     return wrap_prose.paragraphs("\n".join(out))
 

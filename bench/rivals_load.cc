@@ -1,6 +1,6 @@
 // The load of rivals.py: the same rows on a mounted file system and on the native door.
 // usage: rivals_load WAY ROW PLACE SECONDS LARGE FILES CHECKPOINT
-//   WAY         direct (O_DIRECT), buffered: files in the folder PLACE; verbs, tcp: objects of the bucket PLACE
+//   WAY         direct (O_DIRECT; small files: fsync), buffered: files in PLACE; verbs, tcp: objects of bucket PLACE
 //   ROW         prepare, random, sequential_1m, sequential_16m, create, list, read, values, checkpoint
 //   LARGE, CHECKPOINT: bytes of the object that is read, and of the one that is written; FILES: how many small ones
 // Prints "ready", waits for a line, works, and prints a JSON line. Bytes that were read are checked by their first
@@ -137,7 +137,8 @@ class Files : public Side {
       fill(bytes.get(), small, number);
       const int file = ::open((folder + "/" + name_of(number)).c_str(), O_WRONLY | O_CREAT | O_EXCL, 0644);
       must(file >= 0, "create");
-      must(::write(file, bytes.get(), small) == ssize_t{small} && close(file) == 0, "write of a small file");
+      must(::write(file, bytes.get(), small) == ssize_t{small}, "write of a small file");
+      must((flags_ == 0 || fsync(file) == 0) && close(file) == 0, "fsync of a small file");
     }
   }
 

@@ -54,6 +54,21 @@ class Report(unittest.TestCase):
         row = next(row for row in rivals.figures_table([found], self.named) if rivals.VERBS in row)
         self.assertEqual([cell.strip() for cell in row.split("|")[6:8]], ["100,000", "25,000"])
 
+    def test_a_ratio_to_a_side_that_waits_is_marked_and_judged_by_tcp(self):
+        found = a_round(1, 2, 1)
+        found[rivals.NFS, "random"] |= {"seconds": 100.0, "machine_cpu_s": 2.0}
+        table = self.rows(rivals.ratio_table([found], self.named))
+        self.assertEqual(table["4 KiB, random reads, one caller"][2], "met, but NFS stalls in 1 of 1 rounds, by tcp beside tcp not met")
+        self.assertEqual(table["16 MiB, sequential reads"][2], "met")
+
+    def test_every_ratio_under_1_is_told_with_the_larger_of_its_costs(self):
+        found = a_round(1, 0.5, 1)
+        found[rivals.VERBS, "create"] |= {"server_cpu_s": 7.0, "machine_cpu_s": 9.0}
+        lost = rivals.losses([found], self.named)
+        self.assertEqual(len(lost) - 2, 2 * len(self.named))
+        self.assertIn("most of it of the server", next(row for row in lost if "created" in row))
+        self.assertEqual(rivals.losses([a_round(1, 2, 1)], self.named), ["Nowhere: no ratio of the table is under 1."])
+
     def test_a_mount_is_decided_by_the_sum_and_the_greater_of_its_parts(self):
         for fuse_s, words in ((0.5, "worth building"), (1.5, "no mount for now"), (3, "no mount.**")):
             self.assertIn(words, "\n".join(rivals.mount_section([a_round(1, 2, fuse_s)], self.named)))

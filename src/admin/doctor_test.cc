@@ -478,6 +478,7 @@ TEST_F(Doctor, LooksAtTheFileSystemOfExt4Only) {
 }
 
 TEST_F(Doctor, NamesPersistentMemoryAndWhyAFolderIsNone) {
+  roots.dev = root / "dev";
   EXPECT_TRUE(check_pmem_devices(roots).empty());
   write("sys/block/sda/size", "1000");
   write("sys/block/pmem0/size", "2097152");
@@ -486,9 +487,23 @@ TEST_F(Doctor, NamesPersistentMemoryAndWhyAFolderIsNone) {
   write("sys/block/pmem1/queue/dax", "0");
   const auto devices = check_pmem_devices(roots);
   ASSERT_EQ(devices.size(), 2u);
-  EXPECT_EQ(devices[0].found, "1 GiB, DAX");
+  EXPECT_EQ(devices[0].found, "1 GiB, DAX, the platform does not say what it keeps when the power fails");
   EXPECT_TRUE(devices[0].mend.empty());
   EXPECT_NE(devices[1].mend.find("fsdax"), std::string::npos);
+  // As in sysfs: the block device's `device` is a namespace in a region.
+  write("sys/devices/region0/persistence_domain", "memory_controller");
+  std::filesystem::create_directories(root / "sys/devices/region0/namespace0.0");
+  std::filesystem::create_directory_symlink(root / "sys/devices/region0/namespace0.0", root / "sys/block/pmem0/device");
+  write("sys/block/pmem0/badblocks", "8 1\n4096 3");
+  const Finding bad = check_pmem_devices(roots)[0];
+  EXPECT_EQ(bad.health, Health::warn);
+  EXPECT_EQ(bad.found, "1 GiB, DAX, what was written back is kept, 2 KiB in bad blocks");
+  write("dev/dax0.0", "");
+  write("sys/bus/dax/devices/dax0.0/size", "2147483648");
+  const auto all = check_pmem_devices(roots);
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[2].found, "2 GiB, which data.pmem does not take");
+  EXPECT_EQ(all[2].subject, "device-dax node dax0.0");
   const Finding none = check_pmem("/proc");
   EXPECT_EQ(none.health, Health::fail);
   EXPECT_NE(none.found.find("/proc"), std::string::npos) << none.found;

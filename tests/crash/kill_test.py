@@ -13,12 +13,14 @@ Meanwhile lifecycle rules run as fast as the server can, among them one that rem
 versions of a bucket whose keys are overwritten all the time, and pages of versions are listed. The versions that the
 rule keeps are present after each kill, and each page is of one moment.
 
-usage: kill_test.py [--rounds N] [--seed N] [--device DEVICE]    # formatted, and without a store
+usage: kill_test.py [--rounds N] [--seed N] [--device DEVICE] [--pmem LIBRARY]
+DEVICE is formatted, and without a store. LIBRARY (dax_stand_in.cc) lets a folder stand in for persistent memory.
 """
 import argparse
 import hashlib
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -261,6 +263,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--device", help="keeps the objects' bytes (data.device)")
+    parser.add_argument("--pmem", help="the library that stands in for persistent memory (data.pmem)")
     options = parser.parse_args()
     print(f"seed {options.seed}")
     chance = random.Random(options.seed)
@@ -270,7 +273,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="verbena-crash-") as folder:
         data = pathlib.Path(folder) / "data"
         data.mkdir()
-        server = Server(data, passes).start()
+        environment = None
+        if options.pmem:
+            memory = pathlib.Path(folder) / "pmem"
+            memory.mkdir()
+            passes += ("--set", f"data.pmem={memory}")
+            environment = {"LD_PRELOAD": options.pmem}
+        server = Server(data, passes, environment).start()
         make_buckets(boto3_client(server.http))
         make_rules(boto3_client(server.http))
         try:
@@ -296,7 +305,7 @@ def main():
                     assert not writer.is_alive(), "a writer hangs after the server's death"
                     acknowledged += writer.acknowledged
                 recount(data, round_number, options.device)
-                server = Server(data, passes).start()
+                server = Server(data, passes, environment).start()
                 s3 = boto3_client(server.http)
                 check_versions(s3, history, versions.maybe, round_number)
                 for writer in writers:
@@ -311,6 +320,8 @@ def main():
                 assert listed == alive, f"round {round_number}: listing differs: {listed ^ alive}"
                 long_kept += check_fast(s3, fast, killed, round_number)
                 check_numbers(s3, states, round_number)
+            text = pathlib.Path(server.log_path).read_text(errors="replace")  # of all starts
+            from_log = sum(map(int, re.findall(r"(\d+) objects come from the log on persistent memory", text)))
             status = server.stop()
             assert status == 0, f"exit status {status}"
         finally:
@@ -319,9 +330,11 @@ def main():
                 server.kill()
     assert acknowledged > options.rounds, "too few acknowledged writes for the test to mean anything"
     assert long_kept or options.rounds < LONG_ROUNDS, "no write to the memory bucket was old enough to be missed"
+    assert from_log > 0 or not options.pmem, "persistent memory had nothing that the index had not"
     assert pages > options.rounds, "too few pages of versions for the test to mean anything"
     print(f"{options.rounds} rounds of kill -9, {acknowledged} acknowledged writes, none lost, none partial, "
-          f"{pages} pages of versions, each of one moment, {time.monotonic() - started:.0f} s")
+          f"{pages} pages of versions, each of one moment, "
+          + (f"{from_log} objects came from persistent memory, " if options.pmem else "") + f"{time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

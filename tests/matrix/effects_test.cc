@@ -17,6 +17,9 @@
 #include "base/readings.h"
 #include "rdma/transport.h"
 #include "requests.h"
+#include "store/local/pmem_log.h"
+#include "store/local/pmem_stand_in.h"
+#include "store/local/test_persistent_memory.h"
 
 namespace verbena::matrix {
 namespace {
@@ -111,10 +114,23 @@ Effect expected(Ask ask) {
 }
 
 // What of a server is seen. Fast ways decline where rates are limited, and others where a log wants to know, so each
-// setting takes ways that the others do not; where events are wanted, small PUTs go the slow way.
+// setting takes ways that the others do not; where events are wanted, small PUTs go the slow way, and none is
+// acknowledged from persistent memory.
 struct Setting {
   const char* name;
-  bool cached = true, rates = false, told = false, events = true;
+  bool cached = true, rates = false, told = false, events = true, pmem = false;
+};
+
+// The model of persistent memory, with a log of a few MiB.
+class SmallMemories final : public store::local::PersistentMemories {
+ public:
+  Result<std::unique_ptr<store::local::PersistentMemory>> open(const std::filesystem::path& folder, uint64_t /*size*/,
+                                                               std::string& trouble) override {
+    return model_.open(folder, 8 * store::local::PmemLog::size_min, trouble);
+  }
+
+ private:
+  store::local::ModelMemories model_;
 };
 
 class Effects : public testing::TestWithParam<Setting>, protected Requests {
@@ -125,6 +141,7 @@ class Effects : public testing::TestWithParam<Setting>, protected Requests {
     std::filesystem::create_directories(place);
     Config config = test_config();
     if (!setting.cached) config.cache.size = 0;
+    if (setting.pmem) config.pmem = "/pmem";
     if (setting.told) config.access_log = place / "access.log";
     config.bucket_log_interval = std::chrono::seconds(1);
     config.events.targets = {"file=file://" + (place / "events").string()};
@@ -132,12 +149,14 @@ class Effects : public testing::TestWithParam<Setting>, protected Requests {
   }
 
   Effects() {
+    if (GetParam().pmem) store::local::stand_in_for_persistent_memory(&memories_);
     start(config_of(GetParam()));
     EXPECT_EQ(send(root_, "PUT", std::string("/") + bucket, "", {{"x-verbena-append", "enabled"}}), 200);
     set_up();
   }
   ~Effects() override {
     end();
+    store::local::stand_in_for_persistent_memory(nullptr);
     const Config config = config_of(GetParam());
     std::filesystem::remove_all(std::filesystem::path(config.events.targets[0].substr(12)).parent_path());
   }
@@ -203,6 +222,9 @@ class Effects : public testing::TestWithParam<Setting>, protected Requests {
     }
     return more;
   }
+
+ private:
+  SmallMemories memories_;
 };
 
 // One way to ask for something.
@@ -423,22 +445,45 @@ class EffectsTable : public Effects {
     return e;
   }
 
+  static void expect_counted(const Counters& before, const Counters& want, const std::string& what) {
+    const auto until = SteadyClock::now() + std::chrono::seconds(3);
+    Counters got = since(before);
+    while (got != want && SteadyClock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      got = since(before);
+    }
+    EXPECT_EQ(got, want) << what << "\ncounted\n" << counted(got) << "instead of\n" << counted(want);
+  }
+
   // A difference without a reason is none that the table takes.
   void run_rows() {
+    Client root = world_->client({Via::http, "auto"});
     for (size_t i = 0; i < rows_.size(); ++i) {
       const Row& row = rows_[i];
       ASSERT_EQ(row.differs.empty(), row.change == nullptr) << row.way;
+      if (GetParam().pmem && is_prepared(row.ask)) put_again(root, i);
       const Counters before = counters();
       row.run(key_of(i));
-      const Counters want = counters_of(row, wanted(row), GetParam().rates);
-      const auto until = SteadyClock::now() + std::chrono::seconds(3);
-      Counters got = since(before);
-      while (got != want && SteadyClock::now() < until) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        got = since(before);
-      }
-      EXPECT_EQ(got, want) << row_name(i) << "\ncounted\n" << counted(got) << "instead of\n" << counted(want);
+      expect_counted(before, counters_of(row, wanted(row), GetParam().rates), row_name(i));
     }
+  }
+
+  // What a row asks for then waits in the log: the index gets it 100 ms later.
+  void put_again(Client& root, size_t i) {
+    const Ask ask = rows_[i].ask == Ask::get_small ? Ask::put_small : Ask::put;
+    const auto bytes = random_bytes(ask == Ask::put ? large : small, 1);
+    const Row put{.way = "again", .ask = ask, .door = "http", .transport = "http", .run = nullptr};
+    const Counters before = counters();
+    ASSERT_TRUE(root.put(bucket, key_of(i), std::span(bytes)));
+    // The root key is charged nothing.
+    expect_counted(before, counters_of(put, wanted(put), /*rates=*/false), row_name(i) + ", put again");
+  }
+  static uint64_t logged() {
+    uint64_t all = 0;
+    for (const auto& reading : metrics::read_values("verbena_store_pmem_total")) {
+      all += static_cast<uint64_t>(reading.value);
+    }
+    return all;
   }
 
   std::string row_name(size_t i) const {
@@ -548,7 +593,11 @@ class EffectsTable : public Effects {
 
 TEST_P(EffectsTable, AreTheSameByEveryWay) {
   prepare();
+  const uint64_t before = logged();
   run_rows();
+  if (GetParam().pmem) {
+    EXPECT_GT(logged(), before + rows_.size() / 2) << "too few were acknowledged from persistent memory";
+  }
   ASSERT_GE(rows_.size(), 20 + 19 * test_providers().size());  // those of HTTP and tokens, and those of each provider
   for (const auto& reading : metrics::read_values("verbena_transport_bytes_total")) {
     const bool has_device = std::ranges::any_of(test_providers(), [](const std::string& provider) {
@@ -567,7 +616,9 @@ INSTANTIATE_TEST_SUITE_P(Settings, EffectsTable,
                          testing::Values(Setting{"hot"}, Setting{"cold", false}, Setting{"hot_limited", true, true},
                                          Setting{"hot_limited_silent", true, true, false, false},
                                          Setting{"cold_limited", false, true}, Setting{"hot_told", true, false, true},
-                                         Setting{"cold_told", false, true, true}),
+                                         Setting{"cold_told", false, true, true},
+                                         Setting{"pmem", true, false, false, false, true},
+                                         Setting{"pmem_cold_limited_told", false, true, true, false, true}),
                          [](const auto& setting) { return std::string(setting.param.name); });
 
 }  // namespace

@@ -4,8 +4,15 @@ objects are acknowledged. The NVDIMM and the disk are files of the host, so that
 guest's page cache is gone, and so is everything in the server. (QEMU has no caches of a processor: lines that were not
 written back are src/store/local/pmem_log_test.cc's subject.)
 
-Runs on the host: tests/vm/pmem_test.py [SEED]. It boots the guest twice, and is run there itself (`in-guest`).
+Several cuts follow each other on one store, in turns of two kinds: with the disk's file system frozen, so that nothing
+but persistent memory can have what was acknowledged last; and in the middle of the move from the log to the index, while
+PUTs go on. Each boot compares every key before it goes on.
+
+Runs on the host: tests/vm/pmem_test.py [--seed N] [--cuts N]. It boots the guest once for each cut and once more at the
+end, and is run there itself (`in-guest`).
 """
+import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -15,11 +22,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "lib"))
 PMEM, DISK, LEDGER = "/run/pmem", "/run/disk", "/out/ledger.json"
-BEFORE, FROZEN = 40, 60  # PUTs while the disk can be written, and while it cannot
+BEFORE, MORE = 40, 60  # PUTs before the removals; behind them, with the disk frozen or in the middle of the move
+KEYS = 35
 
 
 def content(name, version):
@@ -44,26 +53,46 @@ def call(server, method, path, body=b""):
     return status, text.encode()
 
 
+def check(server, ledger):
+    """Every key has one of the versions that it may have. Tells which."""
+    for name, versions in ledger.items():
+        status, body = call(server, "GET", f"/bucket/{name}")
+        for version in versions:
+            if (status == 404) if version is None else (status == 200 and body == content(name, version)):
+                print("is", name, version, flush=True)
+                break
+        else:
+            raise AssertionError(f"{name}: {status}, {len(body)} bytes {body[:40]}, and not one of the versions {versions}")
+    found = re.search(r"(\d+) objects come from the log on persistent memory", server.log())
+    print("from the log:", found.group(1) if found else 0, flush=True)
+
+
 def fill():
-    """PUTs, overwrites and removals; each is told when it is acknowledged. The last PUTs are made while the disk's file
-    system is frozen, so nothing but persistent memory can have them. Ends by being killed."""
+    """After a cut a look at every key; then PUTs, overwrites and removals, each of which is told when it is
+    acknowledged. Ends by being killed."""
+    plan = json.loads(pathlib.Path(LEDGER).read_text())
     server = server_on(DISK + "/data", f"data.pmem={PMEM}").start()
-    status, body = call(server, "PUT", "/bucket")
-    assert status == 200, (status, body, server.log()[-2000:])
+    if plan["keys"]:
+        check(server, plan["keys"])
+    else:
+        status, body = call(server, "PUT", "/bucket")
+        assert status == 200, (status, body, server.log()[-2000:])
 
     def put(number):
-        name, version = f"k{number % 35}", number
+        name, version = f"k{number % KEYS}", number
         assert call(server, "PUT", f"/bucket/{name}", content(name, version))[0] == 200, name
         print("acknowledged", name, version, flush=True)
 
-    for number in range(BEFORE):
+    first = plan["next"]
+    for number in range(first, first + BEFORE):
         put(number)
     for name in ("k0", "k7"):
         assert call(server, "DELETE", f"/bucket/{name}")[0] == 204
         print("removed", name, flush=True)
-    subprocess.run(["fsfreeze", "-f", DISK], check=True)
-    print("frozen", flush=True)
-    for number in range(BEFORE, BEFORE + FROZEN):
+    if plan["frozen"]:
+        subprocess.run(["fsfreeze", "-f", DISK], check=True)
+    print("from here on", flush=True)
+    for number in range(first + BEFORE, first + BEFORE + MORE) if plan["frozen"] else itertools.count(first + BEFORE):
         put(number)
     print("all are acknowledged", flush=True)
     signal.pause()
@@ -79,17 +108,8 @@ def refusal(server):
 
 def look():
     """After the cut: everything acknowledged is there, and a second server and a folder without DAX are refused."""
-    ledger = json.loads(pathlib.Path(LEDGER).read_text())
     server = server_on(DISK + "/data", f"data.pmem={PMEM}").start()
-    found = re.search(r"(\d+) objects come from the log on persistent memory", server.log())
-    assert found, server.log()
-    print(found.group(0), flush=True)
-    for name, versions in ledger.items():
-        status, body = call(server, "GET", f"/bucket/{name}")
-        possible = [(404, None) if version is None else (200, content(name, version)) for version in versions]
-        assert any(status == code and (bytes_ is None or body == bytes_) for code, bytes_ in possible), \
-            f"{name}: {status}, {len(body)} bytes {body[:40]}, and not one of the versions {versions}"
-    print(len(ledger), "keys are as they were acknowledged", flush=True)
+    check(server, json.loads(pathlib.Path(LEDGER).read_text())["keys"])
     import verbena_server
     doctor = subprocess.run([verbena_server.program(), "doctor"], stdout=subprocess.PIPE, text=True, check=False).stdout
     assert re.search(r"pmem0.*DAX", doctor), doctor
@@ -124,41 +144,63 @@ class Guest:
         return rest
 
 
-def cut_in_mid_load(folder, seed):
-    """What the guest has acknowledged by the power cut: for each key the versions that it may have."""
-    wanted = BEFORE + random.Random(seed).randrange(FROZEN // 2, FROZEN + 1)
+def note(ledger, line):
+    """What a line of the guest says about its key. True: it is a PUT's acknowledgement."""
+    if found := re.fullmatch(r"(acknowledged|is) (k\d+) (\d+|None)", line):
+        ledger[found.group(2)] = [None if found.group(3) == "None" else int(found.group(3))]
+    elif found := re.fullmatch(r"removed (k\d+)", line):
+        ledger[found.group(1)] = [None]
+    return line.startswith("acknowledged")
+
+
+def cut_in_mid_load(folder, plan, chance):
+    """Lets the guest work, and cuts its power. The plan then has for each key the versions that it may have."""
+    (folder / "out" / "ledger.json").write_text(json.dumps(plan))
+    wanted = BEFORE + chance.randrange(MORE // 2, MORE + 1)
     guest, lines, acknowledged = Guest(folder, "fill"), [], 0
     for line in guest.process.stdout:
         lines.append(line.rstrip("\n"))
-        acknowledged += line.startswith("acknowledged")
+        acknowledged += note(plan["keys"], lines[-1])
         if acknowledged == wanted:
             break
-    lines += guest.cut()
-    assert acknowledged == wanted and "frozen" in lines, "\n".join(lines[-30:])
-    print(f"the power is cut after {wanted} PUTs, {wanted - BEFORE} of them onto a frozen disk", flush=True)
-    ledger, last = {}, 0
+    if not plan["frozen"]:
+        time.sleep(chance.uniform(0, 0.3))
+    for line in guest.cut():
+        lines.append(line)
+        acknowledged += note(plan["keys"], line)
+    assert acknowledged >= wanted and "from here on" in lines, "\n".join(lines[-30:])
     for line in lines:
-        if found := re.fullmatch(r"acknowledged (k\d+) (\d+)", line):
-            last = int(found.group(2))
-            ledger[found.group(1)] = [last]
-        elif found := re.fullmatch(r"removed (k\d+)", line):
-            ledger[found.group(1)] = [None]
+        if line.startswith("from the log:"):
+            print(line, flush=True)
+    behind = acknowledged - BEFORE
     # The next one was not told, and may have been acknowledged.
-    ledger.setdefault(f"k{(last + 1) % 35}", [None]).append(last + 1)
-    return ledger
+    last = plan["next"] + acknowledged - 1
+    plan["keys"].setdefault(f"k{(last + 1) % KEYS}", [None]).append(last + 1)
+    plan["next"] = last + 2
+    return f"{acknowledged} PUTs, the last {behind} " + ("onto a frozen disk" if plan["frozen"] else "while the log is moved")
 
 
 def main():
-    seed = sys.argv[1] if len(sys.argv) > 1 else str(random.randrange(1000))
-    print("seed", seed, flush=True)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=random.randrange(1000))
+    parser.add_argument("--cuts", type=int, default=3)
+    options = parser.parse_args()
+    print("seed", options.seed, flush=True)
+    chance = random.Random(options.seed)
+    plan = {"keys": {}, "next": 0, "frozen": True}
     with tempfile.TemporaryDirectory(prefix="verbena-pmem-") as name:
         folder = pathlib.Path(name)
         (folder / "out").mkdir()
-        ledger = cut_in_mid_load(folder, seed)
-        (folder / "out" / "ledger.json").write_text(json.dumps(ledger))
+        for cut in range(1, options.cuts + 1):
+            plan["frozen"] = cut % 2 == 1
+            print(f"power cut {cut}:", cut_in_mid_load(folder, plan, chance), flush=True)
+        (folder / "out" / "ledger.json").write_text(json.dumps(plan))
         guest = Guest(folder, "look")
         print(guest.process.stdout.read(), flush=True)
-        sys.exit(guest.process.wait())
+        status = guest.process.wait()
+        if status == 0:
+            print(f"{options.cuts} power cuts, {plan['next']} PUTs: every key is as it was acknowledged", flush=True)
+        sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -106,6 +106,11 @@ class FarRig final : public MemoryRig {
 
 inline EngineStore& engine_of(Rig& rig) { return dynamic_cast<EngineStore&>(rig.below()); }
 
+// Until the rows have everything acknowledged: for tests that look at rows, or at times that the rows alone decide.
+inline void bring_into_rows(Rig& rig) {
+  if (auto* const local = dynamic_cast<local::TestStore*>(&rig)) local->store->drain();
+}
+
 struct EngineUnderTest {
   const char* name;
   std::function<std::unique_ptr<Rig>()> make;
@@ -144,17 +149,6 @@ inline const std::vector<EngineUnderTest>& engines() {
     auto those = near_engines();
     those.push_back({"Far", [] { return std::make_unique<FarRig>(); }});
     return with_rados(std::move(those));
-  }();
-  return all;
-}
-
-// Those whose rows are there once a change is acknowledged, for tests that look at rows, or at times that the rows
-// alone decide.
-inline const std::vector<EngineUnderTest>& engines_with_rows() {
-  static const std::vector<EngineUnderTest> all = [] {
-    auto those = engines();
-    std::erase_if(those, [](const EngineUnderTest& one) { return one.name == std::string_view("LocalOnPmem"); });
-    return those;
   }();
   return all;
 }

@@ -12,9 +12,12 @@ class Order : public OnEngine {
     t.open();
     t.make_bucket("b");
   }
-  Result<ObjectInfo> head(const std::string& key) { return t.run(t.engine().stat("b", key)); }
+  Result<ObjectInfo> head(const std::string& key) {
+    bring_into_rows(t);
+    return t.run(t.engine().stat("b", key));
+  }
 };
-ON_THESE(Order, engines_with_rows());
+ON_ALL_ENGINES(Order);
 
 TEST_P(Order, TimesOfAKeyGrowWhenTheClockGoesBack) {
   int64_t last = 0;
@@ -71,6 +74,7 @@ TEST_P(Order, TimesOfVersionsGrowWhenTheClockGoesBack) {
 
 TEST_P(Order, NoChangeKillsTheBytesThatItBrings) {
   ASSERT_TRUE(t.put("b", "k", "before"));
+  bring_into_rows(t);
   const auto& context = engine_of(*rig_).context();
   const auto bucket = context->buckets.find("b");
   ASSERT_NE(bucket, nullptr);

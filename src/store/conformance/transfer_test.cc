@@ -15,6 +15,7 @@ class TransferTo : public OnEngine {
   }
 
   Result<TransferCounts> copy(Rig& from, Rig& to, bool look_again = false) {
+    for (Rig* const rig : {&from, &to}) bring_into_rows(*rig);
     std::optional<Transfer> transfer(std::in_place, engine_of(from), engine_of(to),
                                      Transfer::Options{.look_again = look_again});
     auto counts = to.run(transfer->run());
@@ -283,7 +284,7 @@ TEST_P(TransferTo, AndBackWithIdsThatGoOn) {
   back.expect_no_leak();
 }
 
-ON_THESE(TransferTo, engines_with_rows());
+ON_ALL_ENGINES(TransferTo);
 
 }  // namespace
 }  // namespace verbena::store::conformance

@@ -63,7 +63,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   std::unique_ptr<PmemLog> pmem;              // null: there is no persistent memory
   bool uses_pmem = false;                     // the start is over
   uint64_t pmem_id = 0;                       // of the log
-  std::vector<PmemLog::Found> found_in_pmem;  // until begin_pmem()
+  std::vector<PmemLog::Found> found_in_pmem;  // until begin_pmem(); those that are lost, until keep_lost_objects()
   std::unique_ptr<Volumes> volumes;
   KeptReaders kept;
   std::unique_ptr<Garbage> garbage;
@@ -81,6 +81,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   Result<void> map_pmem();
   Result<void> open_pmem();
   Result<void> begin_pmem();
+  Result<void> keep_lost_objects();
   Result<void> use_pmem(uint64_t id);
   std::unexpected<Error> refuse_pmem(std::string sentence) const;
   std::unexpected<Error> refuse_unneeded_pmem(std::string sentence) const;

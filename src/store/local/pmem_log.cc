@@ -17,7 +17,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the log's numbers are in the processor's order");
 
-constexpr uint64_t log_mark = 0x31474f4c4d454250;  // "PBEMLOG1"
+constexpr uint64_t log_mark = 0x32474f4c4d454250;  // "PBEMLOG2"
 constexpr uint64_t head_at = cache_line, ring_at = 4096;
 constexpr uint32_t of_object = 1, of_nothing = 2;  // of_nothing: fills the ring up to its end
 
@@ -46,10 +46,11 @@ struct PmemLog::Header {
   uint64_t published = 0;  // word(place); 0 until then
   uint64_t moved = 0;      // word(place): the index has it
   uint64_t bucket = 0;
+  int64_t time_us = 0;
   uint32_t kind = 0, key_size = 0, head_size = 0, bytes_size = 0;
-  uint32_t body_check = 0;  // CRC32C of the object's head and bytes
-  uint32_t check = 0;       // CRC32C of the fields between `moved` and this one, and of the key
-  uint64_t unused[2] = {};
+  uint32_t head_check = 0, bytes_check = 0;  // CRC32Cs
+  uint32_t check = 0;                        // CRC32C of the fields between `moved` and this one, and of the key
+  uint32_t unused = 0;
 };
 
 struct PmemLog::Seen {
@@ -77,8 +78,8 @@ uint32_t PmemLog::check_of(const Header& header, std::string_view key) const {
   return crc32c(as_bytes(key), crc32c(covered, static_cast<uint32_t>(header.published >> 6)));
 }
 
-uint32_t PmemLog::body_check(uint64_t place, std::string_view head, Bytes bytes) const {
-  return crc32c(bytes, crc32c(as_bytes(head), static_cast<uint32_t>(word(place) >> 6)));
+uint32_t PmemLog::check_of(uint64_t place, Bytes bytes) const {
+  return crc32c(bytes, static_cast<uint32_t>(word(place) >> 6));
 }
 
 // --- The top
@@ -185,15 +186,35 @@ uint64_t PmemLog::next_record(uint64_t place) const {
   return end;
 }
 
-bool PmemLog::load_body(const Seen& seen, Found& found) const {
+PmemLog::Found PmemLog::load_object(const Seen& seen) const {
   const Header& header = seen.header;
-  found = {.place = seen.place, .bucket = header.bucket, .key = seen.key, .head = {}, .bytes = {}};
+  Found found;
+  found.place = seen.place;
+  found.bucket = header.bucket;
+  found.time_us = header.time_us;
+  found.key = seen.key;
+  found.size = header.bytes_size;
   found.head.resize(header.head_size);
   found.bytes.resize(header.bytes_size);
   const uint64_t key_at = at(seen.place) + sizeof header;
-  return memory_->load(std::as_writable_bytes(std::span(found.head)), key_at + header.key_size) &&
-         memory_->load(found.bytes, key_at + lines(uint64_t(header.key_size) + header.head_size)) &&
-         body_check(seen.place, found.head, found.bytes) == header.body_check;
+  const bool has_head = memory_->load(std::as_writable_bytes(std::span(found.head)), key_at + header.key_size) &&
+                        check_of(seen.place, as_bytes(found.head)) == header.head_check;
+  const bool has_bytes = memory_->load(found.bytes, key_at + lines(uint64_t(header.key_size) + header.head_size)) &&
+                         check_of(seen.place, found.bytes) == header.bytes_check;
+  found.lost = !has_head || !has_bytes;
+  if (!has_head) found.head.clear();
+  if (found.lost) found.bytes.clear();
+  return found;
+}
+
+// For the operator: what can be read where the key of a record begins whose header is damaged.
+std::string PmemLog::what_is_at(uint64_t place) const {
+  std::string key(cache_line, '\0');
+  if (at(place) + 2 * cache_line > ring_at + ring_) return {};
+  if (!memory_->load(std::as_writable_bytes(std::span(key)), at(place) + cache_line)) return {};
+  const auto end = std::ranges::find_if(key, [](char c) { return c < ' ' || c > '~'; });
+  key.erase(end, key.end());
+  return key.empty() ? "" : fmt::format(", but it may begin with \"{}\"", key);
 }
 
 std::vector<PmemLog::Seen> PmemLog::walk(Contents& contents) {
@@ -207,8 +228,10 @@ std::vector<PmemLog::Seen> PmemLog::walk(Contents& contents) {
       const bool may_be_the_end = first && *first != word(place);
       const uint64_t next = next_record(place);
       if (may_be_the_end && next == head_ + ring_) break;
-      contents.damage.push_back(
-          fmt::format("the log on persistent memory is damaged at byte {}: a record is missing", at(place)));
+      contents.damage.push_back(fmt::format(
+          "the log on persistent memory is damaged at byte {}: the header of a record, or its key, cannot be "
+          "read or fails its checksum. Of which key it was is not known{}",
+          at(place), what_is_at(place)));
       place = next;
       continue;
     }
@@ -237,17 +260,10 @@ PmemLog::Contents PmemLog::recover(uint64_t id) {
   for (const Seen& seen : all) last[{seen.header.bucket, seen.key}] = seen.place;
   for (size_t i = 0; i < all.size(); ++i) {
     if (entries_[i].over) continue;
-    Found found;
-    if (last[{all[i].header.bucket, all[i].key}] != all[i].place) {
-      entries_[i].over = true;
-    } else if (load_body(all[i], found)) {
-      contents.waiting.push_back(std::move(found));
+    if (last[{all[i].header.bucket, all[i].key}] == all[i].place) {
+      contents.waiting.push_back(load_object(all[i]));
     } else {
       entries_[i].over = true;
-      contents.damage.push_back(
-          fmt::format("the log on persistent memory is damaged at byte {}: the bytes of {} fail their checksum, or "
-                      "cannot be read",
-                      at(all[i].place), log::printable(all[i].key)));
     }
   }
   return contents;
@@ -292,6 +308,7 @@ std::optional<uint64_t> PmemLog::append(const Record& record, bool moves) {
   }
   Header header;
   header.bucket = record.bucket;
+  header.time_us = record.time_us;
   header.kind = of_object;
   header.key_size = static_cast<uint32_t>(record.key.size());
   header.head_size = static_cast<uint32_t>(record.head.size());
@@ -306,7 +323,8 @@ std::optional<uint64_t> PmemLog::append(const Record& record, bool moves) {
   if (tail_ + skipped + length + kept - head_ > ring_) return std::nullopt;
   const bool ready = skipped == 0 || fill_up();
   const uint64_t place = tail_;
-  header.body_check = body_check(place, record.head, record.bytes);
+  header.head_check = check_of(place, as_bytes(record.head));
+  header.bytes_check = check_of(place, record.bytes);
   if (!ready || !write(place, header, record)) {
     fail();
     return std::nullopt;

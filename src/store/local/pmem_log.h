@@ -15,7 +15,8 @@
 // may have been changed since. What it brings back of a key is the last record alone.
 //
 // Damage is told from the log's end, but for one case: if the first 8 bytes of the newest record are overwritten, it is
-// a record that was never finished.
+// a record that was never finished. Of a record whose head or bytes are damaged the header and the key tell which
+// object was lost. If those are damaged, nothing tells it.
 #pragma once
 
 #include <atomic>
@@ -41,6 +42,7 @@ class PmemLog {
 
   struct Record {
     uint64_t bucket = 0;
+    int64_t time_us = 0;  // of the object: no two of a key are the same
     std::string_view key, head;
     Bytes bytes;
   };
@@ -55,12 +57,15 @@ class PmemLog {
 
   struct Found {
     uint64_t place = 0, bucket = 0;
-    std::string key, head;
-    std::vector<std::byte> bytes;
+    int64_t time_us = 0;
+    std::string key, head;         // the head is empty if it is damaged
+    uint64_t size = 0;             // of the bytes
+    std::vector<std::byte> bytes;  // empty if it is lost
+    bool lost = false;             // head or bytes are damaged: what was acknowledged cannot be given
   };
   struct Contents {
     std::vector<Found> waiting;       // the index may not have them; the last of each key, in order
-    std::vector<std::string> damage;  // sentences: what was acknowledged and cannot be read
+    std::vector<std::string> damage;  // sentences: records of which nothing is known, so that any key may miss one
     bool unusable = false;            // must be made anew
   };
   // Reads the log `id`; before the first append(). Changes nothing.
@@ -95,14 +100,15 @@ class PmemLog {
   uint64_t word(uint64_t place) const { return (id_ + place) | 1; }
   uint64_t at(uint64_t place) const;
   uint32_t check_of(const Header& header, std::string_view key) const;
-  uint32_t body_check(uint64_t place, std::string_view head, Bytes bytes) const;
+  uint32_t check_of(uint64_t place, Bytes bytes) const;
   uint64_t head_word(uint64_t place) const;
   std::optional<uint64_t> load_head() const;
   std::optional<Seen> load_record(uint64_t place) const;
   std::optional<uint64_t> first_word(uint64_t place) const;
   bool counts(uint64_t place) const { return first_word(place) == word(place); }
   uint64_t next_record(uint64_t place) const;
-  bool load_body(const Seen& seen, Found& found) const;
+  Found load_object(const Seen& seen) const;
+  std::string what_is_at(uint64_t place) const;
   std::vector<Seen> walk(Contents& contents);
   bool write(uint64_t place, Header header, const Record& record);
   bool store_durably(uint64_t offset, uint64_t number);

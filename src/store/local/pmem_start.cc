@@ -1,14 +1,21 @@
 // Start and end of the log on persistent memory. The index names the log that may have objects which it does not have
 // itself. A start without that log is refused, and so is one with the log of another store; an orderly stop that left
 // nothing there removes the name.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
+#include <latch>
+#include <map>
 #include <span>
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "store/local/blob_writer.h"
 #include "store/local/engine.h"
 #include "store/local/pmem_log.h"
 #include "store/local/write_behind.h"
+#include "store/logic/object_ops.h"
 
 namespace verbena::store::local {
 namespace {
@@ -27,6 +34,68 @@ Result<std::optional<uint64_t>> log_id_in(Index& index, const std::string& key) 
   const auto [end, ec] = std::from_chars(row->data(), row->data() + row->size(), id);
   if (ec != std::errc()) return fail(Errc::corrupt_object, "store: record of the log on persistent memory");
   return id;
+}
+
+// An object that the log has acknowledged and cannot give.
+struct Lost {
+  uint64_t place = 0;
+  std::shared_ptr<const Bucket> bucket;
+  std::string key;
+  ObjectInfo info;
+  WrittenBlob blob;
+  Result<void> outcome{};
+};
+
+// An empty object has its blob, too, so that it cannot be read: its head is what was lost.
+Result<std::shared_ptr<Lost>> lost_object(PmemLog::Found found, std::shared_ptr<const Bucket> bucket, uint64_t blob) {
+  auto lost = std::make_shared<Lost>();
+  lost->place = found.place;
+  lost->bucket = std::move(bucket);
+  lost->key = std::move(found.key);
+  if (found.head.empty()) {
+    lost->info.etag = std::string(32, '0');  // of no object
+    lost->info.size = found.size;
+  } else {
+    VB_ASSIGN(ObjectRecord record, decode_object(found.head));
+    lost->info = std::move(record.info);
+  }
+  lost->info.modified_us = found.time_us;
+  lost->blob.ref = {.kind = BlobKind::in_index, .id = blob, .size = std::max<uint64_t>(found.size, 1)};
+  lost->blob.in_index = encode_lost_inline();
+  return lost;
+}
+
+// The time of a key's object never repeats: what the index has already is not lost.
+Result<void> put_lost(Transaction& transaction, const Lost& lost) {
+  VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *lost.bucket));
+  VB_ASSIGN(const auto current, find_object(transaction, *lost.bucket, lost.key));
+  if (current && current->info.modified_us == lost.info.modified_us) return {};
+  VB_TRY(replace_current(transaction, *lost.bucket, bucket, lost.key, current, lost.info, lost.blob.ref,
+                         lost.info.modified_us, End::as_told));
+  add_blob(static_cast<IndexTransaction&>(transaction).batch(), lost.blob);
+  log::error(
+      "store: {}/{} was acknowledged, and is damaged in the log on persistent memory. It answers corrupt_object until "
+      "it is overwritten or removed",
+      lost.bucket->name, log::printable(lost.key));
+  return {};
+}
+
+// Rows of the key that cannot be decoded: it answers with an error already.
+bool is_damage(const Error& error) { return error == Errc::corrupt_object || error == Errc::malformed; }
+
+// Durable afterwards, or refused: `outcome`.
+void commit_lost(Committer& committer, std::span<const std::shared_ptr<Lost>> objects) {
+  const auto left = std::make_shared<std::latch>(static_cast<ptrdiff_t>(objects.size()));
+  for (const auto& lost : objects) {
+    Mutation mutation;
+    mutation.judge = [lost](Transaction& transaction) { return put_lost(transaction, *lost); };
+    mutation.bucket = lost->bucket;
+    committer.submit(std::move(mutation), [lost, left](const Result<void>& outcome) {
+      lost->outcome = outcome;
+      left->count_down();
+    });
+  }
+  left->wait();
 }
 
 }  // namespace
@@ -131,9 +200,45 @@ Result<void> Engine::use_pmem(uint64_t id) {
   return {};
 }
 
+// What the log acknowledged and cannot give any more is put into the index as an object whose bytes are damaged, before
+// a door is open: its key must not have the object before it, or none.
+Result<void> Engine::keep_lost_objects() {
+  std::map<uint64_t, std::shared_ptr<const Bucket>> known;
+  for (auto& bucket : buckets.all()) known.emplace(bucket->id, bucket);
+  std::vector<std::shared_ptr<Lost>> all;
+  for (PmemLog::Found& found : std::exchange(found_in_pmem, {})) {
+    const auto bucket = known.find(found.bucket);
+    if (bucket == known.end()) {
+      pmem->moved(found.place);
+      continue;
+    }
+    VB_ASSIGN(auto lost, lost_object(std::move(found), bucket->second, next_id()));
+    all.push_back(std::move(lost));
+  }
+  for (size_t i = 0; i < all.size(); i += WriteBehind::batch_max) {
+    commit_lost(*committer, std::span(all).subspan(i, std::min(WriteBehind::batch_max, all.size() - i)));
+  }
+  if (!all.empty()) VB_TRY(index->sync());
+  for (const auto& lost : all) {
+    if (!lost->outcome && !is_damage(lost->outcome.error())) {
+      return refuse(
+          fmt::format("{}/{} was acknowledged and is damaged in the log on persistent memory, and the index "
+                      "does not take it: {}",
+                      lost->bucket->name, log::printable(lost->key), describe(lost->outcome.error())));
+    }
+    pmem->moved(lost->place);
+  }
+  return {};
+}
+
 // Once the buckets are known.
 Result<void> Engine::begin_pmem() {
-  VB_TRY(behind->bring_back(std::exchange(found_in_pmem, {})));
+  std::vector<PmemLog::Found> whole;
+  for (PmemLog::Found& found : found_in_pmem) {
+    if (!found.lost) whole.push_back(std::move(found));
+  }
+  std::erase_if(found_in_pmem, [](const PmemLog::Found& found) { return !found.lost; });
+  VB_TRY(behind->bring_back(std::move(whole)));
   uses_pmem = pmem != nullptr;
   return {};
 }

@@ -64,6 +64,8 @@ std::string encode_inline(Bytes bytes) {
   return value;
 }
 
+std::string encode_lost_inline() { return std::string(4, '\xff'); }  // the CRC32C of no bytes is 0
+
 Result<std::string_view> decode_inline(std::string_view value) {
   if (value.size() < 4) return fail(Errc::corrupt_object, "inline blob: too short");
   uint32_t crc = 0;

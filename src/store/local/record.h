@@ -46,5 +46,7 @@ Result<ExtentOwner> decode_extent_owner(std::string_view bytes);
 // An inline blob's value: the CRC32C of the bytes, then the bytes.
 std::string encode_inline(Bytes bytes);
 Result<std::string_view> decode_inline(std::string_view value);  // corrupt_object when the CRC does not match
+// The value of an inline blob whose bytes were lost before the index had them: decode_inline() refuses it.
+std::string encode_lost_inline();
 
 }  // namespace verbena::store::local

@@ -66,6 +66,7 @@ Result<void> Engine::start() {
   garbage->start();
   recount = std::make_unique<Recount>(*this);  // it counts the state before the first change
   committer->start();
+  VB_TRY(keep_lost_objects());
   recount->start();
   behind->start();
   scrub = std::make_unique<Scrub>(*this);

@@ -148,8 +148,12 @@ std::optional<uint64_t> WriteBehind::append_to_log(const Acknowledged& object, B
   record.blob.size = bytes.size();
   if (record.blob.size != 0) record.blob.kind = BlobKind::in_index;
   const std::string head = encode(record);
-  const auto place =
-      engine_.pmem->append({.bucket = object.bucket->id, .key = object.key, .head = head, .bytes = bytes}, moves);
+  const auto place = engine_.pmem->append({.bucket = object.bucket->id,
+                                           .time_us = object.info.modified_us,
+                                           .key = object.key,
+                                           .head = head,
+                                           .bytes = bytes},
+                                          moves);
   log_gauge_.set(static_cast<int64_t>(engine_.pmem->used_bytes()));
   return place;
 }
@@ -540,7 +544,7 @@ Result<ObjectInfo> put_acknowledged(Transaction& transaction, const Acknowledged
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *object.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *object.bucket, object.key));
   VB_ASSIGN(ObjectRecord record, replace_current(transaction, *object.bucket, bucket, object.key, current, object.info,
-                                                 blob, object.info.modified_us));
+                                                 blob, object.info.modified_us, End::as_told));
   return std::move(record.info);
 }
 

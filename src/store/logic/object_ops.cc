@@ -30,7 +30,7 @@ Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::strin
 }
 
 Result<ObjectRecord> new_record(Transaction& transaction, const Bucket& of, const BucketRecord& bucket, ObjectInfo info,
-                                int64_t at_us) {
+                                int64_t at_us, End end) {
   if (info.lock != ObjectLock{} && !bucket.info.lock.enabled) {
     return fail(Errc::invalid_request, "Bucket is missing Object Lock Configuration.");
   }
@@ -38,7 +38,7 @@ Result<ObjectRecord> new_record(Transaction& transaction, const Bucket& of, cons
   ObjectRecord record{.id = id, .info = std::move(info), .blob = {}, .part_count = 0};
   record.info.modified_us = at_us;
   // A key's time may be ahead of the clock.
-  set_end(record.info, of.ttl_from(std::min(at_us, transaction.now_us())));
+  if (end == End::of_ttl) set_end(record.info, of.ttl_from(std::min(at_us, transaction.now_us())));
   if (end_us_of(record.info) != 0 && !of.takes_ends()) {
     return fail(Errc::not_implemented, "This store does not keep ends of objects (x-verbena-ttl).");
   }
@@ -51,10 +51,10 @@ Result<ObjectRecord> new_record(Transaction& transaction, const Bucket& of, cons
 
 Result<ObjectRecord> replace_current(Transaction& transaction, const Bucket& of, const BucketRecord& bucket,
                                      std::string_view key, const std::optional<ObjectRecord>& current, ObjectInfo info,
-                                     const BlobRef& blob, int64_t at_us) {
+                                     const BlobRef& blob, int64_t at_us, End end) {
   VB_TRY(step_aside(transaction, of, bucket, key, current));
   VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, key, current, at_us));
-  VB_ASSIGN(ObjectRecord record, new_record(transaction, of, bucket, std::move(info), time_us));
+  VB_ASSIGN(ObjectRecord record, new_record(transaction, of, bucket, std::move(info), time_us, end));
   record.blob = blob;
   transaction.put(Table::objects, keys::object(bucket.id, key), encode(record));
   move_end(transaction, bucket.id, key, info_of(current), &record.info);

@@ -30,14 +30,16 @@ Result<std::vector<StoredPart>> object_parts(View& rows, const ObjectRecord& obj
 Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::string_view key,
                            const std::optional<ObjectRecord>& before, int64_t at_us);
 
+// When a new object ends: its TTL after its time, or as the info has it, because it was told already.
+enum class End : uint8_t { of_ttl, as_told };
 // The head of a new current object, with id, time, end, version id and default retention set. invalid_request: a lock
 // in a bucket without object lock. not_implemented: an end, which the engine does not keep.
 Result<ObjectRecord> new_record(Transaction& transaction, const Bucket& of, const BucketRecord& bucket, ObjectInfo info,
-                                int64_t at_us);
+                                int64_t at_us, End end = End::of_ttl);
 // Makes these bytes the key's current object, and handles the previous one as the versioning asks. At the given time,
 // or later (time_after()).
 Result<ObjectRecord> replace_current(Transaction& transaction, const Bucket& of, const BucketRecord& bucket,
                                      std::string_view key, const std::optional<ObjectRecord>& current, ObjectInfo info,
-                                     const BlobRef& blob, int64_t at_us);
+                                     const BlobRef& blob, int64_t at_us, End end = End::of_ttl);
 
 }  // namespace verbena::store
