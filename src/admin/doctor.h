@@ -58,8 +58,9 @@ Findings check_kernel(const MachineRoots& roots);
 Findings check_gpus(const MachineRoots& roots);
 // What encrypts packets below Verbena, of the processor and of each RDMA device: present, absent or not to be told.
 Findings check_encryption(const MachineRoots& roots);
-// A processor with these AES instructions (empty: none).
-Finding judge_processor(const std::string& aes_instructions);
+// A processor with these AES instructions (empty: none), and the library that does not use its VAES (empty: it does, or
+// there is none).
+Finding judge_processor(const std::string& aes_instructions, const std::string& leaves_vaes_unused);
 // The ciphers of sealed RDMA on a processor with these AES instructions (empty: none), of which `used` is the faster
 // one.
 Finding judge_ciphers(const std::string& aes_instructions, AeadKind used, bool has_chacha);

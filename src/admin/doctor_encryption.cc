@@ -177,20 +177,22 @@ Finding check_psp() {
 
 }  // namespace
 
-Finding judge_processor(const std::string& aes_instructions) {
+Finding judge_processor(const std::string& aes_instructions, const std::string& leaves_vaes_unused) {
   Finding out{Health::ok, "encryption by the processor", aes_instructions, {}};
   if (aes_instructions.empty()) {
     out.health = Health::warn;
     out.found = "no AES instructions: TLS and encrypted objects are slow";
-  } else if (aes_instructions.find("VAES") == std::string::npos) {
-    out.found += "; VAES absent";
+  } else if (!leaves_vaes_unused.empty()) {
+    out.found += "; VAES present, and " + leaves_vaes_unused + " does not use it for AES-GCM (3.1 and later do)";
+  } else if (aes_instructions == "AES-NI") {
+    out.found += "; VAES with AVX-512 absent";
   }
   return out;
 }
 
 Findings check_encryption(const MachineRoots& roots) {
   const std::string aes = aes_instructions();
-  Findings out{judge_processor(aes)};
+  Findings out{judge_processor(aes, leaves_vaes_unused())};
   out.push_back(judge_ciphers(aes, fastest_aead(), aead_available(AeadKind::chacha20_poly1305)));
   out.push_back(check_psp());
   const auto devices = entries_of(roots.sys / "class/infiniband");

@@ -203,10 +203,13 @@ TEST_F(DoctorOfEncryption, SaysSoWhereADeviceHasNoNetworkDevice) {
 }
 
 TEST_F(DoctorOfEncryption, TellsAnInstructionThatIsMissing) {
-  EXPECT_EQ(judge_processor("AES-NI, VAES").found, "AES-NI, VAES");
-  EXPECT_EQ(judge_processor("AES-NI").found, "AES-NI; VAES absent");
-  EXPECT_EQ(judge_processor("AES-NI").health, Health::ok);
-  EXPECT_EQ(judge_processor("").health, Health::warn);
+  EXPECT_EQ(judge_processor("AES-NI, VAES", "").found, "AES-NI, VAES");
+  EXPECT_EQ(judge_processor("ARMv8 AES", "").found, "ARMv8 AES");
+  EXPECT_EQ(judge_processor("AES-NI", "").found, "AES-NI; VAES with AVX-512 absent");
+  EXPECT_EQ(judge_processor("AES-NI", "OpenSSL 3.0.19").found,
+            "AES-NI; VAES present, and OpenSSL 3.0.19 does not use it for AES-GCM (3.1 and later do)");
+  EXPECT_EQ(judge_processor("AES-NI", "").health, Health::ok);
+  EXPECT_EQ(judge_processor("", "").health, Health::warn);
 }
 
 TEST(DoctorOfSealing, SaysWhichCipherIsUsedAndWhy) {

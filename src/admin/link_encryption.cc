@@ -6,6 +6,7 @@
 #include <linux/sockios.h>
 #include <linux/xfrm.h>
 #include <net/if.h>
+#include <openssl/crypto.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -234,8 +235,13 @@ std::string aes_instructions() {
 #if defined(__aarch64__)
   return "ARMv8 AES";
 #else
-  return has.vector_aes ? "AES-NI, VAES" : "AES-NI";
+  return has.vector_aes && takes_vector_aes(OpenSSL_version_num()) ? "AES-NI, VAES" : "AES-NI";
 #endif
+}
+
+std::string leaves_vaes_unused() {
+  if (!verbena::aes_instructions().vector_aes || takes_vector_aes(OpenSSL_version_num())) return {};
+  return std::string("OpenSSL ") + OpenSSL_version(OPENSSL_VERSION_STRING);
 }
 
 }  // namespace verbena::admin

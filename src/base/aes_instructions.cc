@@ -32,7 +32,8 @@ bool has_bit(uint64_t word, unsigned bit) { return (word >> bit & 1) != 0; }
 AesInstructions aes_instructions(std::string_view settings) {
   AesInstructions out{.aes = __builtin_cpu_supports("aes") != 0,
                       .multiplication = __builtin_cpu_supports("pclmul") != 0,
-                      .vector_aes = __builtin_cpu_supports("vaes") != 0};
+                      .vector_aes = __builtin_cpu_supports("vaes") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0 &&
+                                    __builtin_cpu_supports("avx512f") != 0};
   // OPENSSL_ia32cap(3): bits of CPUID's leaf 1 (EDX, ECX), and of leaf 7 (EBX, ECX).
   uint64_t leaf1 = 0, leaf7 = 0;
   if (!take_word(settings, "OPENSSL_ia32cap=0x", leaf1)) return out;
