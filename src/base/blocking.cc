@@ -71,9 +71,9 @@ void BlockingPool::State::work() {
     lock.unlock();
     waits.observe_since(next.queued);
     const auto started = SteadyClock::now();
-    next.run();
     const auto& m = metrics_of(next.reason);
-    m.calls->add();
+    m.calls->add();  // before the work: its caller may read this as soon as it has ended
+    next.run();
     m.microseconds->add(static_cast<uint64_t>(
         std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - started).count()));
     next.run = nullptr;
