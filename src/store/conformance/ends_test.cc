@@ -48,6 +48,18 @@ class Ends : public OnEngine {
     change.attributes.emplace_back(touch_attribute, how);
     return t.run(t.engine().update("b", key, "", std::move(change)));
   }
+  static void expect_same(const ListPage& page, const Result<ListPage>& brief) {
+    ASSERT_TRUE(brief) << describe(brief.error());
+    ASSERT_EQ(brief->brief.size(), page.entries.size());
+    for (size_t i = 0; i < page.entries.size(); ++i) {
+      const auto& [key, info] = page.entries[i];
+      const auto shown = brief->brief[i];
+      EXPECT_EQ(shown.key, key);
+      EXPECT_EQ(shown.etag, info.etag);
+      EXPECT_EQ(shown.size, info.size);
+      EXPECT_EQ(shown.modified_us, info.modified_us);
+    }
+  }
   std::vector<std::string> listed(const std::string& delimiter = {}, const std::string& bucket = "b") {
     std::vector<std::string> names;
     ListRequest request;
@@ -57,9 +69,7 @@ class Ends : public OnEngine {
     for (const ListEntry& entry : page->entries) names.push_back(entry.key);
     request.brief = true;
     const auto brief = t.run(t.engine().list(bucket, request));
-    std::vector<std::string> shown;
-    for (size_t i = 0; brief && i < brief->brief.size(); ++i) shown.emplace_back(brief->brief[i].key);
-    EXPECT_EQ(shown, names);
+    expect_same(*page, brief);
     names.insert(names.end(), page->common_prefixes.begin(), page->common_prefixes.end());
     return names;
   }
