@@ -122,9 +122,9 @@ bool WriteBehind::admits_locked(const Bucket& bucket, const Acknowledged& object
 // `newest`: what the table has of the key; may be null.
 void WriteBehind::set_time(Acknowledged& object, const Acknowledged* newest) const {
   ObjectInfo& info = object.info;
-  info.modified_us = engine_.options.clock->now_us();
-  if (newest != nullptr) info.modified_us = std::max(info.modified_us, newest->info.modified_us + 1);
-  set_end(info, object.bucket->ttl_from(info.modified_us));
+  const int64_t now_us = engine_.options.clock->now_us();
+  info.modified_us = newest == nullptr ? now_us : std::max(now_us, newest->info.modified_us + 1);
+  set_end(info, object.bucket->ttl_from(now_us));  // a key's time may be ahead of the clock
 }
 
 // Appends the object to the log, with mutex_ free meanwhile: look-ups do not wait for the copy. What waits for all that
