@@ -48,6 +48,13 @@ class Report(unittest.TestCase):
         rows = [row for row in rivals.figures_table([a_round(1, 2, 1)], self.named) if rivals.NVME in row]
         self.assertTrue(rows and all([cell.strip() for cell in row.split("|")[6:8]] == ["-", "-"] for row in rows))
 
+    def test_a_figure_that_no_line_has_is_shown_as_such(self):
+        found = a_round(1, 2, 1)
+        for row in rivals.READS:
+            del found["FUSE", row]["server_user_s"]
+        rows = [row for row in rivals.figures_table([found], self.named) if "| FUSE |" in row]
+        self.assertTrue(rows and all([cell.strip() for cell in row.split("|")[6:8]][1] == "-" for row in rows))
+
     def test_what_the_server_s_own_code_took_is_apart(self):
         found = a_round(1, 2, 1)
         found[rivals.VERBS, "random"]["server_user_s"] = 0.25

@@ -58,7 +58,7 @@ class Cursor {
   virtual ~Cursor() = default;
   virtual bool valid() const = 0;
   virtual std::string_view key() const = 0;
-  virtual std::string_view value() const = 0;
+  virtual std::string_view value() const = 0;  // the same bytes at the same place until the cursor moves
   virtual void next() = 0;
   virtual void seek(std::string_view key) = 0;  // to the first row from `key` on
   virtual Result<void> status() const = 0;      // why valid() is false

@@ -295,6 +295,21 @@ TEST_P(EveryDoor, ListingsPageAndGroup) {
   EXPECT_EQ(visited, 7u);
 }
 
+// By HTTP it once was copied for each page.
+TEST_P(EveryDoor, AVisitorKeepsItsStateFromPageToPage) {
+  constexpr size_t objects = 1100, wanted = 1050;  // a page has 1000
+  const auto bytes = pattern(1);
+  for (size_t i = 0; i < objects; ++i) {
+    ASSERT_TRUE(client->put(bucket, "k" + std::to_string(i), std::span<const std::byte>(bytes)));
+  }
+  size_t visited = 0;
+  ASSERT_TRUE(client->for_each(bucket, "", [&visited, seen = size_t{0}](const ObjectInfo&) mutable {
+    ++visited;
+    return ++seen < wanted;
+  }));
+  EXPECT_EQ(visited, wanted);
+}
+
 TEST_P(EveryDoor, ManyOperationsInFlight) {
   constexpr int operations = 40;
   std::vector<Buffer> buffers;

@@ -48,7 +48,7 @@ bool visit_objects(const client::NativePage& page, ObjectInfo& info, const Visit
 }
 
 bool visit_objects(const ListPage& page, ObjectInfo& /*info*/, const Visit& visit) {
-  return std::ranges::all_of(page.objects, visit);
+  return std::ranges::all_of(page.objects, std::ref(visit));  // a copy would forget what the visitor keeps
 }
 
 }  // namespace

@@ -186,5 +186,22 @@ TEST_F(AcknowledgedHeadsTest, ManyThreadsMayReadWhileObjectsComeAndGo) {
   EXPECT_EQ(heads_->kept(), 0u);
 }
 
+// A brief listing keeps a view of the row while it asks whether the object has ended.
+TEST_F(AcknowledgedHeadsTest, ACursorsRowStaysAtItsPlaceUntilTheCursorMoves) {
+  heads_->set(make("a", 1));
+  heads_->set(make("b", 2));
+  const auto rows = with_acknowledged(std::make_unique<NoRows>(), heads_->now(1));
+  const auto cursor = rows->cursor(Table::objects, keys::object_prefix(1), {});
+  for (const char* const key : {"a", "b"}) {
+    ASSERT_TRUE(cursor->valid());
+    EXPECT_EQ(cursor->key(), keys::object(1, key));
+    const std::string_view row = cursor->value();
+    EXPECT_FALSE(row.empty());
+    EXPECT_EQ(cursor->value().data(), row.data());
+    cursor->next();
+  }
+  EXPECT_FALSE(cursor->valid());
+}
+
 }  // namespace
 }  // namespace verbena::store::local

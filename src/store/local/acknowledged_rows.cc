@@ -1,6 +1,7 @@
 // Rows of the index with the heads of acknowledged objects that it does not have yet.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "store/local/acknowledged_heads.h"
 #include "store/local/write_behind.h"
@@ -76,17 +77,19 @@ class AcknowledgedCursor final : public store::Cursor {
   std::string_view key() const override { return at_head() ? heads_.key() : rows_->key(); }
   std::string_view value() const override {
     if (!at_head()) return rows_->value();
-    value_ = head_of(heads_.object());
-    return value_;
+    if (!value_) value_ = head_of(heads_.object());
+    return *value_;
   }
   void next() override {
     if (!at_head()) return rows_->next();
     if (rows_->valid() && rows_->key() == heads_.key()) rows_->next();
     heads_.next();
+    value_.reset();
   }
   void seek(std::string_view key) override {
     rows_->seek(key);
     heads_.seek(key);
+    value_.reset();
   }
   Result<void> status() const override { return rows_->status(); }
 
@@ -95,7 +98,7 @@ class AcknowledgedCursor final : public store::Cursor {
 
   std::unique_ptr<store::Cursor> rows_;
   HeadRows heads_;
-  mutable std::string value_;
+  mutable std::optional<std::string> value_;  // of the head at this position
 };
 
 class AcknowledgedMoment final : public Moment {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "store/local/catalogue.h"
@@ -83,6 +84,7 @@ struct Engine final : Context, std::enable_shared_from_this<Engine> {
   Result<void> begin_pmem();
   Result<void> keep_lost_objects();
   Result<void> use_pmem(uint64_t id);
+  Result<void> replace_older_pmem(std::optional<uint64_t> named);
   std::unexpected<Error> refuse_pmem(std::string sentence) const;
   std::unexpected<Error> refuse_unneeded_pmem(std::string sentence) const;
   std::unexpected<Error> refuse_broken_pmem() const;

@@ -1,8 +1,6 @@
 // Persistent memory and the index behind it: objects that the index refuses, a disk that is full, removals of what the
 // index does not have yet.
 #include "base/metrics.h"
-#include "store/local/batch.h"
-#include "store/local/seam_env.h"
 #include "store/local/test_aside.h"
 #include "store/local/test_pmem.h"
 #include "store/removal_grounds.h"
@@ -24,21 +22,8 @@ class PmemDamaged : public Pmem {
     EXPECT_TRUE(t.put("b", "k", "old"));
     EXPECT_TRUE(t.put("b", "l", "old"));
     t.close();
-    edit([this](std::string& row) { row_ = std::exchange(row, "\xff\xff"); });
+    edit_row([this](std::string& row) { row_ = std::exchange(row, "\xff\xff"); });
     t.open();
-  }
-  // Changes the row of the one object without the store's knowledge.
-  void edit(const std::function<void(std::string& row)>& change) {
-    const auto env = make_seam_env(fs);
-    auto index = Index::open({.directory = "/store/index", .env = env.get()});
-    ASSERT_TRUE(index);
-    Batch batch(**index);
-    Cursor cursor = (*index)->cursor(Family::objects, "");
-    ASSERT_TRUE(cursor.valid());
-    std::string row(cursor.value());
-    change(row);
-    batch.put(Family::objects, cursor.key(), row);
-    ASSERT_TRUE((*index)->write(batch));
   }
   static bool becomes(const std::function<bool()>& is) {
     for (int i = 0; i < 500 && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -93,7 +78,7 @@ TEST_F(PmemDamaged, AnObjectThatGetsStuckWhileItIsOverwrittenIsGivenUp) {
   EXPECT_TRUE(becomes([] { return stuck() == 1; })) << "the first one is never tried again";
   EXPECT_EQ(*t.get("b", "k"), "second");
   t.close();
-  edit([this](std::string& row) { row = row_; });
+  edit_row([this](std::string& row) { row = row_; });
   t.open();
   EXPECT_EQ(*t.get("b", "k"), "second");
   t.store->drain();
@@ -125,7 +110,7 @@ TEST_F(PmemStuckInAVolume, ItsBytesAreNotWrittenAgainBeforeTheIndexTakesIt) {
   EXPECT_EQ(fs.space_changes("/store/volumes"), before);
   EXPECT_EQ(stuck(), 1);
   t.close();
-  edit([this](std::string& row) { row = row_; });
+  edit_row([this](std::string& row) { row = row_; });
   t.open();
   t.store->drain();
   EXPECT_EQ(stuck(), 0);
@@ -159,7 +144,7 @@ TEST_F(PmemStuck, OnlyItsBucketGoesToTheDisk) {
 TEST_F(PmemStuck, ItComesIntoTheIndexOnceTheRowIsMended) {
   t.close();
   EXPECT_EQ(stuck(), 0);
-  edit([this](std::string& row) { row = row_; });
+  edit_row([this](std::string& row) { row = row_; });
   t.open();
   t.store->drain();
   EXPECT_EQ(stuck(), 0);

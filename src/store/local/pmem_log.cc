@@ -17,7 +17,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the log's numbers are in the processor's order");
 
-constexpr uint64_t log_mark = 0x32474f4c4d454250;  // "PBEMLOG2"
+constexpr uint64_t log_mark = 0x32474f4c4d454250;    // "PBEMLOG2"
+constexpr uint64_t older_mark = 0x31474f4c4d454250;  // "PBEMLOG1": its records' headers have no time
 constexpr uint64_t head_at = cache_line, ring_at = 4096;
 constexpr uint32_t of_object = 1, of_nothing = 2;  // of_nothing: fills the ring up to its end
 
@@ -111,6 +112,22 @@ Result<std::optional<uint64_t>> PmemLog::id(std::string& trouble) const {
   return top.id;
 }
 
+std::optional<uint64_t> PmemLog::older_id() const {
+  LogTop top;
+  if (ring_ == 0 || !memory_->load(room_of(top), 0)) return std::nullopt;
+  if (top.mark != older_mark || top.check != top.right_check() || top.size != memory_->size()) return std::nullopt;
+  return top.id;
+}
+
+bool PmemLog::is_older_empty(uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  id_ = id;
+  const auto head = load_head();
+  if (!head || !first_word(*head)) return false;
+  head_ = *head;
+  return next_that_counts(head_) == head_ + ring_;
+}
+
 bool PmemLog::store_durably(uint64_t offset, uint64_t number) {
   if (!memory_->store_number(offset, number) || !memory_->flush(offset, sizeof number)) return false;
   memory_->fence();
@@ -170,20 +187,27 @@ std::optional<PmemLog::Seen> PmemLog::load_record(uint64_t place) const {
   return seen;
 }
 
-// The next record that counts after damage; the end of the ring's round: none.
-uint64_t PmemLog::next_record(uint64_t place) const {
+// The first place from this one on whose first 8 bytes are those of a record; the end of the ring's round: none.
+uint64_t PmemLog::next_that_counts(uint64_t place) const {
   const uint64_t end = head_ + ring_;
   std::array<uint64_t, 4096 / sizeof(uint64_t)> piece;  // read at once
-  place += cache_line;
   while (place < end) {
     const uint64_t size = std::min({uint64_t(sizeof piece), end - place, ring_ - place % ring_});
     const bool whole = memory_->load(std::as_writable_bytes(std::span(piece)).first(size), at(place));
     for (uint64_t done = 0; done < size; done += cache_line, place += cache_line) {
-      const bool may_count = whole ? piece[done / sizeof(uint64_t)] == word(place) : counts(place);
-      if (may_count && load_record(place)) return place;
+      if (whole ? piece[done / sizeof(uint64_t)] == word(place) : counts(place)) return place;
     }
   }
   return end;
+}
+
+// The next record after damage; the end of the ring's round: none.
+uint64_t PmemLog::next_record(uint64_t place) const {
+  const uint64_t end = head_ + ring_;
+  do {
+    place = next_that_counts(place + cache_line);
+  } while (place < end && !load_record(place));
+  return place;
 }
 
 PmemLog::Found PmemLog::load_object(const Seen& seen) const {
@@ -207,10 +231,13 @@ PmemLog::Found PmemLog::load_object(const Seen& seen) const {
   return found;
 }
 
-// For the operator: what can be read where the key of a record begins whose header is damaged.
+// For the operator: what can be read where the key of a record begins whose header or key is damaged. No byte of what
+// follows the key, which is a user's.
 std::string PmemLog::what_is_at(uint64_t place) const {
-  std::string key(cache_line, '\0');
-  if (at(place) + 2 * cache_line > ring_at + ring_) return {};
+  Header header;
+  if (at(place) + 2 * cache_line > ring_at + ring_ || !memory_->load(room_of(header), at(place))) return {};
+  if (header.kind != of_object || header.key_size < 1 || header.key_size > key_size_max) return {};
+  std::string key(std::min<uint64_t>(header.key_size, cache_line), '\0');
   if (!memory_->load(std::as_writable_bytes(std::span(key)), at(place) + cache_line)) return {};
   const auto end = std::ranges::find_if(key, [](char c) { return c < ' ' || c > '~'; });
   key.erase(end, key.end());

@@ -17,6 +17,8 @@
 // Damage is told from the log's end, but for one case: if the first 8 bytes of the newest record are overwritten, it is
 // a record that was never finished. Of a record whose head or bytes are damaged the header and the key tell which
 // object was lost. If those are damaged, nothing tells it.
+//
+// The records of an older program's log have other headers, but their places and first 8 bytes are as here.
 #pragma once
 
 #include <atomic>
@@ -52,6 +54,10 @@ class PmemLog {
   // The id of the log that is there; none: the memory holds no log. corrupt_object: it does, and cannot be used;
   // `trouble` receives why.
   Result<std::optional<uint64_t>> id(std::string& trouble) const;
+  // The id of a log of an older program, whose records cannot be read here; none: it is no such log.
+  std::optional<uint64_t> older_id() const;
+  // Whether nothing counts in it. Before recover() or format().
+  bool is_older_empty(uint64_t id);
   // Makes an empty log. A power cut leaves the old one, this one, or none. io_error.
   Result<void> format(uint64_t id);
 
@@ -106,6 +112,7 @@ class PmemLog {
   std::optional<Seen> load_record(uint64_t place) const;
   std::optional<uint64_t> first_word(uint64_t place) const;
   bool counts(uint64_t place) const { return first_word(place) == word(place); }
+  uint64_t next_that_counts(uint64_t place) const;
   uint64_t next_record(uint64_t place) const;
   Found load_object(const Seen& seen) const;
   std::string what_is_at(uint64_t place) const;

@@ -181,9 +181,7 @@ TEST(PmemLogDamage, APoisonedLineIsAnErrorOfItsRecordAlone) {
     }
     EXPECT_EQ(contents.waiting[0].key, line < 3 ? "bb" : "aa");
     EXPECT_EQ(contents.waiting[1].key, line < 6 ? "cc" : "bb");
-    const std::string key(2, static_cast<char>('a' + line / 3));
-    const std::string words = line % 3 == 0 ? "it may begin with \"" + key : "is not known";
-    EXPECT_NE(contents.damage[0].find(words), std::string::npos) << contents.damage[0];
+    EXPECT_TRUE(contents.damage[0].ends_with("Of which key it was is not known")) << contents.damage[0];
   }
 }
 

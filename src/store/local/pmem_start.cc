@@ -42,8 +42,11 @@ struct Lost {
   std::shared_ptr<const Bucket> bucket;
   std::string key;
   ObjectInfo info;
+  uint64_t stored_size = 0;
+  bool has_head = true;
   WrittenBlob blob;
   Result<void> outcome{};
+  bool has_unreadable_row = false;  // the key's own, in the index
 };
 
 // An empty object has its blob, too, so that it cannot be read: its head is what was lost.
@@ -52,7 +55,9 @@ Result<std::shared_ptr<Lost>> lost_object(PmemLog::Found found, std::shared_ptr<
   lost->place = found.place;
   lost->bucket = std::move(bucket);
   lost->key = std::move(found.key);
-  if (found.head.empty()) {
+  lost->stored_size = found.size;
+  lost->has_head = !found.head.empty();
+  if (!lost->has_head) {
     lost->info.etag = std::string(32, '0');  // of no object
     lost->info.size = found.size;
   } else {
@@ -65,11 +70,33 @@ Result<std::shared_ptr<Lost>> lost_object(PmemLog::Found found, std::shared_ptr<
   return lost;
 }
 
-// The time of a key's object never repeats: what the index has already is not lost.
-Result<void> put_lost(Transaction& transaction, const Lost& lost) {
+// Where the head is damaged, time and size tell: the index keeps the time, unless the key had a later one.
+bool is_lost_one(const ObjectInfo& stored, const Lost& lost) {
+  if (lost.has_head) return is_acknowledged_one(stored, lost.info);
+  return stored.modified_us == lost.info.modified_us ||
+         (stored.modified_us > lost.info.modified_us && stored_size(stored) == lost.stored_size);
+}
+
+bool is_damage(const Error& error) { return error == Errc::corrupt_object || error == Errc::malformed; }
+
+// Parts whose list cannot be read cannot be freed with their object. That must not keep the object: its key has another
+// one. `verbena fsck` finds their bytes.
+void leave_unreadable_parts(Transaction& transaction, std::optional<ObjectRecord>& current) {
+  if (!current || current->part_count == 0) return;
+  const auto parts = object_parts(transaction, *current);
+  if (parts || !(is_damage(parts.error()) || parts.error() == Errc::not_found)) return;
+  transaction.erase(Table::uploads, keys::object_parts(current->id));
+  current->part_count = 0;
+}
+
+// What the index has already is not lost.
+Result<void> put_lost(Transaction& transaction, Lost& lost) {
   VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *lost.bucket));
-  VB_ASSIGN(const auto current, find_object(transaction, *lost.bucket, lost.key));
-  if (current && current->info.modified_us == lost.info.modified_us) return {};
+  auto found = find_object(transaction, *lost.bucket, lost.key);
+  lost.has_unreadable_row = !found && is_damage(found.error());
+  VB_ASSIGN(auto current, std::move(found));
+  if (current && is_lost_one(current->info, lost)) return {};
+  if (bucket.info.versioning == Versioning::off) leave_unreadable_parts(transaction, current);
   VB_TRY(replace_current(transaction, *lost.bucket, bucket, lost.key, current, lost.info, lost.blob.ref,
                          lost.info.modified_us, End::as_told));
   add_blob(static_cast<IndexTransaction&>(transaction).batch(), lost.blob);
@@ -79,9 +106,6 @@ Result<void> put_lost(Transaction& transaction, const Lost& lost) {
       lost.bucket->name, log::printable(lost.key));
   return {};
 }
-
-// Rows of the key that cannot be decoded: it answers with an error already.
-bool is_damage(const Error& error) { return error == Errc::corrupt_object || error == Errc::malformed; }
 
 // Durable afterwards, or refused: `outcome`.
 void commit_lost(Committer& committer, std::span<const std::shared_ptr<Lost>> objects) {
@@ -151,9 +175,17 @@ Result<void> Engine::open_pmem() {
     VB_TRY(index->write(batch));
     return index->sync();
   }
-  std::string trouble;
-  const auto there = pmem->id(trouble);
   const std::string where = " (data.pmem: " + (options.pmem / pmem_file_name).string() + ")";
+  const auto older = pmem->older_id();
+  if (older && options.accept_data_loss) return use_pmem(0);
+  if (older && (!wanted || older == wanted)) {
+    if (older != over && !pmem->is_older_empty(*older)) {
+      return refuse_pmem("the log on persistent memory is of an older program: start that once and stop it" + where);
+    }
+    return replace_older_pmem(wanted);
+  }
+  std::string trouble;
+  const auto there = older ? Result<std::optional<uint64_t>>(older) : pmem->id(trouble);
   if (!there && !options.accept_data_loss && !wanted) return refuse_unneeded_pmem(trouble + where);
   if (!there && (!options.accept_data_loss || pmem->size() < PmemLog::size_min)) return refuse_pmem(trouble + where);
   const std::optional<uint64_t> id = there ? *there : std::nullopt;
@@ -171,6 +203,13 @@ Result<void> Engine::open_pmem() {
                          " objects of another store" + where);
     }
   }
+  return use_pmem(0);
+}
+
+// A log that has nothing. A power cut must not leave its name in the index when it is gone.
+Result<void> Engine::replace_older_pmem(std::optional<uint64_t> named) {
+  pmem_id = named.value_or(0);
+  if (named) VB_TRY(end_pmem_log());
   return use_pmem(0);
 }
 
@@ -220,11 +259,19 @@ Result<void> Engine::keep_lost_objects() {
   }
   if (!all.empty()) VB_TRY(index->sync());
   for (const auto& lost : all) {
-    if (!lost->outcome && !is_damage(lost->outcome.error())) {
-      return refuse(
-          fmt::format("{}/{} was acknowledged and is damaged in the log on persistent memory, and the index "
-                      "does not take it: {}",
-                      lost->bucket->name, log::printable(lost->key), describe(lost->outcome.error())));
+    if (!lost->outcome) {
+      std::string sentence = fmt::format(
+          "{}/{} was acknowledged and is damaged in the log on persistent memory, and the index does not "
+          "take it as such: {}",
+          lost->bucket->name, log::printable(lost->key), describe(lost->outcome.error()));
+      if (!lost->has_unreadable_row && !options.accept_data_loss) {
+        return refuse(std::move(sentence) +
+                      ". Its key would have the object before it, or none. `verbena fsck` names damaged rows: mend "
+                      "what keeps the index from it and start again, or go on without the object: accept_data_loss.");
+      }
+      log::error("store: {}. It is given up: {}", sentence,
+                 lost->has_unreadable_row ? "its key answers with an error already, since its row cannot be read"
+                                          : "accept_data_loss is set");
     }
     pmem->moved(lost->place);
   }

@@ -164,6 +164,11 @@ void ModelMemories::change(uint64_t offset) {
   for (auto* bytes : {&now_, &durable_}) (*bytes)[offset] ^= std::byte{0x40};
 }
 
+void ModelMemories::set(uint64_t offset, std::byte to) {
+  const std::lock_guard lock(mutex_);
+  for (auto* bytes : {&now_, &durable_}) (*bytes)[offset] = to;
+}
+
 void ModelMemories::tear(uint64_t offset, size_t bytes) {
   const std::lock_guard lock(mutex_);
   for (auto* all : {&now_, &durable_}) std::memset(all->data() + offset + bytes, 0, 8 - bytes);

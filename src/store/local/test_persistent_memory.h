@@ -31,8 +31,9 @@ class ModelMemories final : public PersistentMemories {
   // Called once, before the next store of bytes, without a lock: what else happens while an object is being appended.
   void before_next_store(std::function<void()> then);
 
-  void poison(uint64_t offset);  // the line cannot be touched any more
-  void change(uint64_t offset);  // another process's write of one byte, durable
+  void poison(uint64_t offset);             // the line cannot be touched any more
+  void change(uint64_t offset);             // another process's write of one byte, durable
+  void set(uint64_t offset, std::byte to);  // likewise
   // Of the 8 bytes at this offset, the first so many are durable, and the others still zeros.
   void tear(uint64_t offset, size_t bytes);
   void shrink(uint64_t size);            // the namespace loses its end

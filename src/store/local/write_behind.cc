@@ -122,9 +122,9 @@ bool WriteBehind::admits_locked(const Bucket& bucket, const Acknowledged& object
 // `newest`: what the table has of the key; may be null.
 void WriteBehind::set_time(Acknowledged& object, const Acknowledged* newest) const {
   ObjectInfo& info = object.info;
-  info.modified_us = engine_.options.clock->now_us();
-  if (newest != nullptr) info.modified_us = std::max(info.modified_us, newest->info.modified_us + 1);
-  set_end(info, object.bucket->ttl_from(info.modified_us));
+  const int64_t now_us = engine_.options.clock->now_us();
+  info.modified_us = newest == nullptr ? now_us : std::max(now_us, newest->info.modified_us + 1);
+  set_end(info, object.bucket->ttl_from(now_us));  // a key's time may be ahead of the clock
 }
 
 // Appends the object to the log, with mutex_ free meanwhile: look-ups do not wait for the copy. What waits for all that
@@ -556,20 +556,32 @@ struct WriteBehind::Written {
   bool refused = false;  // by the judge
 };
 
-// The time of a key's object never repeats, so equal times are the same object. A crash between the sync of the index
-// and the mark in the log leaves such a record.
-bool WriteBehind::is_in_index(const Acknowledged& object) const {
+// The time of a key's object never repeats. With a later one the head tells: of what a commit may add to it, a lock and
+// the version's name, an acknowledged object has nothing.
+bool is_acknowledged_one(const ObjectInfo& stored, const ObjectInfo& told) {
+  const auto told_part = [](ObjectInfo info) {
+    info.modified_us = 0;
+    info.version_id.clear();
+    info.lock = {};
+    return encode(ObjectRecord{.id = 0, .info = std::move(info), .blob = {}});
+  };
+  if (stored.etag != told.etag || stored.modified_us < told.modified_us) return false;
+  return stored.modified_us == told.modified_us || told_part(stored) == told_part(told);
+}
+
+// A crash between the sync of the index and the mark in the log leaves such a record.
+std::optional<ObjectInfo> WriteBehind::find_in_index(const Acknowledged& object) const {
   IndexView rows(*engine_.index, Tier::disk, Visible::durable);
-  const auto current = find_object(rows, *object.bucket, object.key);
-  return current && *current && (*current)->info.modified_us == object.info.modified_us &&
-         (*current)->info.etag == object.info.etag;
+  auto current = find_object(rows, *object.bucket, object.key);
+  if (!current || !*current || !is_acknowledged_one((*current)->info, object.info)) return std::nullopt;
+  return std::move((*current)->info);
 }
 
 void WriteBehind::write(Batch batch) {
   const auto all = std::make_shared<std::latch>(static_cast<ptrdiff_t>(batch.size()));
   for (AcknowledgedPtr& object : batch) {
-    if (object->brought_back && is_in_index(*object)) {
-      in_index(*object, &object->info);
+    if (const auto stored = object->brought_back ? find_in_index(*object) : std::nullopt) {
+      in_index(*object, &*stored);
       all->count_down();
       continue;
     }

@@ -139,7 +139,7 @@ class WriteBehind final : public Early {
   void set_time(Acknowledged& object, const Acknowledged* newest) const;
   AcknowledgedPtr insert_locked(const std::shared_ptr<Acknowledged>& object, std::string name, bool has_time);
   void hurry_locked();
-  bool is_in_index(const Acknowledged& object) const;
+  std::optional<ObjectInfo> find_in_index(const Acknowledged& object) const;
   AcknowledgedPtr find(const Bucket& bucket, std::string_view key) const;
   static std::string name_of(const Bucket& bucket, std::string_view key);
   void loop();
@@ -234,5 +234,8 @@ class WriteBehind final : public Early {
 // Brings an acknowledged object into the index, with the time in its info or, where the key had a later one, after
 // that. The blob's own records are the caller's.
 Result<ObjectInfo> put_acknowledged(Transaction& transaction, const Acknowledged& object, const BlobRef& blob);
+
+// Whether what the index has of a key is the object that was acknowledged. Its time there may be later.
+bool is_acknowledged_one(const ObjectInfo& stored, const ObjectInfo& told);
 
 }  // namespace verbena::store::local

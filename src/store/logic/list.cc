@@ -84,8 +84,9 @@ Result<PageState> ObjectLister::step() {
   const std::string_view hidden = common_prefix(key, request_.prefix, request_.delimiter);
   if (hidden.empty()) return request_.brief ? add_brief(key) : add_object(key);
   // Few objects have an end: only rows with the name of its header are decoded.
-  if (cursor_->value().find(expires_header) != std::string_view::npos) {
-    VB_ASSIGN(const bool gone, is_gone(cursor_->value()));
+  const std::string_view row = cursor_->value();
+  if (row.find(expires_header) != std::string_view::npos) {
+    VB_ASSIGN(const bool gone, is_gone(row));
     if (gone) {
       cursor_->next();
       return PageState::incomplete;
@@ -120,10 +121,11 @@ Result<PageState> ObjectLister::add_object(std::string_view key) {
 
 // Copies the texts alone. Few objects have an end: only those are decoded as a whole.
 Result<PageState> ObjectLister::add_brief(std::string_view key) {
-  VB_ASSIGN(const BriefHead head, decode_brief(cursor_->value()));
+  const std::string_view row = cursor_->value();
+  VB_ASSIGN(const BriefHead head, decode_brief(row));
   bool gone = false;
   if (head.may_end) {
-    VB_ASSIGN(gone, is_gone(cursor_->value()));
+    VB_ASSIGN(gone, is_gone(row));
   }
   if (!gone) {
     if (!takes()) return PageState::complete;
