@@ -9,10 +9,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "base/checksum.h"
+#include "base/decimal.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "memory/arena.h"
@@ -109,8 +113,10 @@ Said take_request(std::string_view& rest) {
   return said;
 }
 
+constexpr size_t arena_size = 16 * MiB;
+
 memory::Arena& arena() {
-  static auto& one = *memory::Arena::create(16 * MiB)->release();
+  static auto& one = *memory::Arena::create(arena_size)->release();
   return one;
 }
 
@@ -144,19 +150,13 @@ class Server {
   ~Server() { Reliable::get().forget(); }
   void serve(Said said) {
     fill_in(said);
-    // Such a READY waits for the client's write, which never comes here.
-    const bool prepares = said.target == "/.hipobj-rc/prepare";
-    if (said.target == "/.hipobj-rc/ready" && prepared_put_) return;
     s3::Call of;
     s3::Request request{of};
     request.call.identity.anonymous = false;
     request.call.identity.access_key = "AKID";
     request.call.identity.principal = auth::superuser();
     std::string signed_headers = "host";
-    for (const auto& [name, value] : said.headers) {
-      signed_headers += ';' + name;
-      if (prepares && name == "x-amz-rdma-op" && value == "PUT") prepared_put_ = true;
-    }
+    for (const auto& [name, value] : said.headers) signed_headers += ';' + name;
     request.call.identity.signed_headers = signed_headers;
     request.call.peer_address = "127.0.0.1";
     request.call.request_id = "0123456789ABCDEF";
@@ -189,6 +189,7 @@ class Server {
     if (response.status >= 400 && !response.no_body && !sink.begun) expect(!response.body.empty());
     status_ = response.status;
     learn(response);
+    write_what_is_prepared(said, response);
     for (const auto& [name, value] : response.headers) {
       expect(std::string_view(value).find_first_of(std::string_view("\r\n\0", 3)) == std::string_view::npos);
     }
@@ -226,10 +227,33 @@ class Server {
     }
   }
 
+  // The client's write, for which READY of a PUT would wait half a minute: of the size and with the cookie that PREPARE
+  // said, as far as they can be read, else of a byte, so that READY has something to refuse.
+  static void write_what_is_prepared(const Said& said, const s3::Response& response) {
+    const auto number = [](const auto& headers, std::string_view named) -> uint64_t {
+      for (const auto& [name, value] : headers) {
+        if (std::string_view(name) == named) return parse_hex(std::string_view(value)).value_or(0);
+      }
+      return 0;
+    };
+    const uint64_t at = number(response.headers, "x-amz-rdma-mr-addr");
+    if (at == 0) return;
+    const auto pair = static_cast<uint32_t>(number(response.headers, "x-amz-rdma-qpn"));
+    const auto key = static_cast<uint32_t>(number(response.headers, "x-amz-rdma-mr-rkey"));
+    const auto cookie = static_cast<uint32_t>(number(said.headers, "x-amz-rdma-cookie"));
+    size_t size = 0;
+    for (const auto& [name, value] : said.headers) {
+      if (name == "x-amz-rdma-size") size = parse_decimal(value).value_or(0);
+    }
+    rdma::rc::test::Fabric& device = Reliable::get().device;
+    const std::vector<std::byte> bytes(std::min<size_t>(size, arena_size), std::byte{'w'});
+    if (device.client_writes(pair, at, key, bytes, cookie)) return;
+    expect(device.client_writes(pair, at, key, Bytes(bytes).first(std::min<size_t>(bytes.size(), 1)), cookie));
+  }
+
   int status_ = 0;
   std::string upload_ = "none", version_ = "null", etag_ = "none", session_ = std::string(32, '0');
   const std::string memory_ = fmt::format("{:x}", Reliable::get().device.address());
-  bool prepared_put_ = false;
   store::in_memory::TestStore store_{arena()};
   auth::RootCredentials credentials_{{"AKID", "SECRET", ""}};
   auth::Verifier verifier_{credentials_, system_clock(), {}};

@@ -1,5 +1,6 @@
 // libplugin_VERBENA.so: NIXL's object segments in a bucket of Verbena (docs/nixl.md).
 #include <array>
+#include <climits>
 #include <exception>
 
 #include "settings.h"
@@ -60,6 +61,7 @@ Status VerbenaEngine::register_segment(const BlobDescriptor& what, const Segment
   }
   if (segment != dram && segment != vram) return not_supported;
   if (what.address == 0 || what.length == 0) return invalid_parameter;
+  if (segment == vram && what.device > INT_MAX) return invalid_parameter;  // narrowed it would be another one's
   const DeviceBuffer on_device{.address = what.address, .size = what.length, .device = static_cast<int>(what.device)};
   auto registered = segment == vram ? client_.register_memory(on_device)
                                     : client_.register_memory(reinterpret_cast<void*>(what.address), what.length);

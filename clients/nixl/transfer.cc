@@ -58,17 +58,20 @@ std::expected<std::unique_ptr<Transfer>, Status> Transfer::prepare(Operation ope
     if (added != success) return std::unexpected(added);
   }
   made->places_.clear();
+  made->newest_.clear();
   made->written_.clear();
   return made;
 }
 
-// The batch and the number of the window for the next item in this memory.
+// The batch and the number of the window for the next item in this memory. A batch has windows of one device.
 std::pair<Transfer::Batch&, unsigned> Transfer::place_for(const LocalMemory& memory) {
   auto& [batch, window] = places_[&memory];
   if (batch == nullptr || batch->items.size() == batch_items_max) {
-    const bool has_room = !batches_.empty() && batches_.back().windows.size() < batch_windows_max &&
-                          batches_.back().items.size() < batch_items_max;
-    batch = has_room ? &batches_.back() : &batches_.emplace_back();
+    Batch*& newest = newest_[memory.device];
+    const bool has_room =
+        newest != nullptr && newest->windows.size() < batch_windows_max && newest->items.size() < batch_items_max;
+    if (!has_room) newest = &batches_.emplace_back();
+    batch = newest;
     window = static_cast<unsigned>(batch->windows.size());
     batch->windows.push_back(memory.buffer);
   }

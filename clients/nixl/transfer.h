@@ -20,9 +20,15 @@ namespace verbena::nixl {
 // Metadata of registered memory, of the host or of a device.
 struct LocalMemory : Metadata {
   LocalMemory(const Descriptor& what, Buffer registered)
-      : Metadata(true), address(what.address), length(what.length), buffer(std::move(registered)) {}
+      : Metadata(true),
+        address(what.address),
+        length(what.length),
+        device(registered.on_device() ? static_cast<int>(what.device) : of_host),
+        buffer(std::move(registered)) {}
+  static constexpr int of_host = -1;
   uintptr_t address;
   size_t length;
+  int device;  // its number, or `of_host`
   Buffer buffer;
 };
 // Metadata of an object.
@@ -71,6 +77,7 @@ class Transfer final : public Request {
   std::deque<Batch> batches_;
   std::set<std::string_view> written_;                                          // while it is prepared
   std::unordered_map<const LocalMemory*, std::pair<Batch*, unsigned>> places_;  // the newest of each memory's windows
+  std::unordered_map<int, Batch*> newest_;                                      // the newest batch of each device
   Status status_ = not_posted;
   pid_t posted_by_ = 0;
   size_t count_ = 0, told_ = 0;

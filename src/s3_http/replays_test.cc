@@ -1,5 +1,6 @@
 // Requests of other vendors' clients, as their public source sends them: each is served, or declined in the words after
 // which that client does not take the bytes for moved. docs/dialects.md names what each makes of the answer.
+#include "base/metrics.h"
 #include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
@@ -13,6 +14,7 @@ enum class Answer : uint8_t {
   body,          // GET: the object in the body, x-amz-rdma-reply 501
   send_again,    // PUT: 200, x-amz-rdma-reply 501, RDMANotSupported; nothing stored
   error,         // 501 RDMANotSupported; nothing stored or sent
+  denied,        // 403 AccessDenied, as without the header; not counted as declined
   other_status,  // hipObject: 501, x-amz-rdma-reply 501, and x-amz-rdma-protocol-status, at which it looks
   plain,         // no RDMA is asked for: as S3
 };
@@ -60,6 +62,17 @@ std::vector<Row> rows() {
        "PUT",
        {{"x-scal-rdma", descriptor}},
        Answer::error},
+      {"ai-dynamo/nixl rest_accel/scality_ai_connector/client.cpp 042a601a, which does not sign", "GET",
+       range + Headers{{"x-scal-rdma", descriptor}}, Answer::denied},
+      {"ai-dynamo/nixl rest_accel/scality_ai_connector/client.cpp 042a601a, which does not sign",
+       "PUT",
+       {{"x-scal-rdma", descriptor}},
+       Answer::denied},
+      {"ai-dynamo/nixl s3_accel/dell/client.cpp 8770b655, if it did not sign",
+       "PUT",
+       {{"x-rdma-info", descriptor}},
+       Answer::denied,
+       "part"},
       {"ROCm/hipObject examples/s3_curl_ops.cpp 2b16289a", "GET", hipobj, Answer::body},
       {"ROCm/hipObject examples/s3_curl_ops.cpp 2b16289a", "PUT", hipobj, Answer::other_status},
       {"noobaa/noobaa-core src/tools/s3perf.js 6db404da", "GET", {{"range", "bytes=0-1048576"}}, Answer::plain},
@@ -74,9 +87,12 @@ class Replays : public Rig {
     windows = &none;
   }
   Reply send(const Row& row) {
-    if (*row.part == '\0') return call(row.method, std::string("/bucket/") + row.method, row.headers);
+    TestCall sent{.method = row.method, .headers = row.headers, .anonymous = row.answer == Answer::denied};
+    sent.target = std::string("/bucket/") + row.method;
+    if (*row.part == '\0') return call(sent);
     const std::string id = call("POST", "/bucket/part?uploads").element("UploadId");
-    const Reply reply = call(row.method, "/bucket/part?partNumber=1&uploadId=" + id, row.headers);
+    sent.target = "/bucket/part?partNumber=1&uploadId=" + id;
+    const Reply reply = call(sent);
     EXPECT_EQ(call("GET", "/bucket/part?uploadId=" + id).count("<Part>"), 0u) << "a part of no bytes";
     return reply;
   }
@@ -88,7 +104,11 @@ TEST_F(Replays, AreServedOrDeclinedInTheClientsOwnWords) {
     SCOPED_TRACE(std::string(row.client) + ", " + row.method + row.part);
     const bool get = std::string_view(row.method) == "GET";
     if (get) ASSERT_EQ(call("PUT", "/bucket/GET", {}, "0123456789").status, 200);
+    const metrics::Counter& declined =
+        metrics::counter("verbena_rdma_dialect_tokens_total", "", {{"dialect", "unknown"}, {"outcome", "declined"}});
+    const uint64_t before = declined.value();
     const Reply reply = send(row);
+    EXPECT_EQ(declined.value() - before, row.answer == Answer::error ? 1u : 0u);
     const bool ranged = std::ranges::any_of(row.headers, [](const auto& one) { return one.first == "range"; });
     if (row.answer == Answer::plain) {
       EXPECT_EQ(reply.status, ranged ? 206 : 200);
@@ -98,7 +118,8 @@ TEST_F(Replays, AreServedOrDeclinedInTheClientsOwnWords) {
       if (!get) EXPECT_EQ(call("DELETE", "/bucket/PUT").status, 204);
       continue;
     }
-    EXPECT_EQ(reply.header("x-amz-rdma-reply"), row.answer == Answer::error ? "(none)" : "501");
+    const bool says_nothing = row.answer == Answer::error || row.answer == Answer::denied;
+    EXPECT_EQ(reply.header("x-amz-rdma-reply"), says_nothing ? "(none)" : "501");
     EXPECT_FALSE(reply.has("x-amz-rdma-bytes-transferred"));
     if (row.answer == Answer::body) {
       EXPECT_EQ(reply.status, ranged ? 206 : 200);
@@ -106,9 +127,10 @@ TEST_F(Replays, AreServedOrDeclinedInTheClientsOwnWords) {
       EXPECT_TRUE(reply.has("etag"));
       continue;
     }
-    EXPECT_EQ(reply.status, row.answer == Answer::send_again ? 200 : 501);
+    const bool denied = row.answer == Answer::denied;
+    EXPECT_EQ(reply.status, row.answer == Answer::send_again ? 200 : denied ? 403 : 501);
     EXPECT_FALSE(reply.has("etag"));
-    EXPECT_EQ(reply.element("Code"), "RDMANotSupported");
+    EXPECT_EQ(reply.element("Code"), denied ? "AccessDenied" : "RDMANotSupported");
     if (row.answer == Answer::other_status) EXPECT_EQ(reply.header("x-amz-rdma-protocol-status"), "unsupported");
     if (!get) EXPECT_EQ(call("HEAD", "/bucket/PUT").status, 404) << "nothing was sent, so nothing is stored";
   }

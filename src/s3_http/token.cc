@@ -340,19 +340,21 @@ std::optional<const char*> too_small(const rdma::Token& token, uint64_t length) 
   return std::nullopt;
 }
 
-Result<void> refuse_foreign_token(const Context& context) {
+}  // namespace
+
+bool lends_by_foreign_token(const Context& context) {
   const auto lends = [](const auto& header) { return is_foreign_token(header.first); };
-  if (std::ranges::none_of(context.request.headers, lends)) return {};
+  return std::ranges::any_of(context.request.headers, lends) && !context.request.header("x-amz-rdma-token");
+}
+
+Result<void> refuse_foreign_token() {
   rdma::count_declined(rdma::TokenForm::unknown);
   return fail(Errc::rdma_not_supported, "tokens of other headers than x-amz-rdma-token are not served");
 }
 
-}  // namespace
-
 Result<std::optional<rdma::Token>> read_token(const Context& context) {
   const auto header = context.request.header("x-amz-rdma-token");
   const auto sealing = context.request.header(rdma::sealing_header);
-  if (!header) VB_TRY(refuse_foreign_token(context));
   if (!header && sealing) return fail(Errc::invalid_rdma_token, "x-verbena-rdma-sealing goes with a token.");
   if (!header) return std::nullopt;
   // A token added to another party's signed request would direct the server's writes to arbitrary memory.

@@ -38,8 +38,13 @@ inline bool is_foreign_token(std::string_view name) { return name == "x-rdma-inf
 
 // The request's token, with the key that seals its bytes if it is of ofi1s. nullopt without one. access_denied when one
 // of the two headers is not signed, invalid_rdma_token when one cannot be parsed or they do not belong together,
-// invalid_request when the key came without TLS, rdma_not_supported when another vendor's header has one.
+// invalid_request when the key came without TLS.
 Result<std::optional<rdma::Token>> read_token(const Context& context);
+
+// Whether the request lends memory in another vendor's header alone. It is authorized, then refused as this says:
+// rdma_not_supported, counted as declined.
+bool lends_by_foreign_token(const Context& context);
+Result<void> refuse_foreign_token();
 
 // A GET into the client's window. The response holds a GET's headers already; this adds x-amz-rdma-*. When it returns
 // `declined`, every write that was posted has been drained, so that the body may follow. Errors are the store's.

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -294,6 +295,20 @@ class Waiting(Case):
         self.assertTrue(store.usable)
         self.assertEqual(store.save(hashes, bytearray(2 * SIZE), SIZE).result(), [True, True])
 
+    def test_a_refusal_in_a_batch_does_not_answer_for_another_block_of_it(self):
+        class Some(list):
+            failed, present = 2, 0
+
+        store, hashes = self.store(), [os.urandom(16), os.urandom(16)]
+        done = Some(types.SimpleNamespace(error=error) for error in (verbena.errors.SlowDown("later"), verbena.errors.TimedOut("no answer")))
+        with mock.patch.object(_blocks.Blocks, "put_absent", lambda *given: done):
+            store.save(hashes, bytearray(2 * SIZE), SIZE).result()
+        self.until(lambda: store.statistics.all()["errors"] == 1)
+        self.assertEqual(store._doubts._entries, [(None, [store.key(hashes[1])])])
+        store.flush()
+        self.assertEqual(store.leading([os.urandom(16)]), 0)  # an answer that came later
+        self.assertIsNotNone(store._doubts._entries[0][0])
+
     def test_a_clear_that_fails_remembers_what_is_in_doubt(self):
         store = self.store(doubt_ms=100)
         with self.unanswered():
@@ -500,12 +515,38 @@ class Pauses(unittest.TestCase):
             for at, lasts, first in ((100.0, 1, True), (101.0, 2, False), (103.0, 3, False), (106.0, 3, False), (200.0, 1, True)):
                 now = at
                 if at == 200.0:
-                    pause.ended()
+                    pause.ended(150.0)
                 self.assertEqual(pause.refused(), first)
                 now = at + lasts - 0.1
                 self.assertFalse(pause.over or pause.refused())  # one that was under way makes it no longer
                 now = at + lasts
                 self.assertTrue(pause.over)
+
+    def test_what_began_before_the_last_refusal_or_ends_in_a_pause_ends_no_row_of_them(self):
+        with mock.patch.object(_breaker.time, "monotonic", lambda: now):
+            now = 100.0
+            pause = _breaker.Pause(1.0)
+            pause.refused()
+            now = 101.0
+            pause.ended(99.0)  # accepted, but tried before the refusal
+            pause.refused()
+            now = 102.0
+            pause.ended(101.5)  # the pause is not over
+            now = 102.9
+            self.assertFalse(pause.over, "the second pause is longer")
+            now = 103.0
+            pause.refused()
+            now = 106.9
+            self.assertFalse(pause.over)
+
+    def test_rows_of_refusals_are_told_once_a_minute(self):
+        with mock.patch.object(_breaker.time, "monotonic", lambda: now):
+            pause, told = _breaker.Pause(1.0), []
+            for now in range(100, 400, 2):
+                pause.ended(now - 0.5)
+                if pause.refused():
+                    told.append(now)
+        self.assertEqual(told, [100, 160, 220, 280, 340])
 
 
 class Batches(Case):

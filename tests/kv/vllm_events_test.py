@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """The vLLM connector and its host's whole interface: every method is called, and what is stored and removed is told as the host's events."""
 import hashlib
+import importlib
 import inspect
 import sys
 import types
 import unittest
+import weakref
 from unittest import mock
 
 import kv_case
@@ -117,9 +119,13 @@ class Events(Case):
     def test_an_engine_that_publishes_none_makes_none(self):
         one = self.engine()
         self.assertEqual(self.run_and_tell(one, Request("a request", PROMPT)), [])
+        self.makes_none(one)
+        one.shutdown()
+
+    def makes_none(self, one):
+        """Neither half of the connector remembers anything for events."""
         self.assertIsNone(one.connector._scheduling._events)
         self.assertIsNone(one.workers[0].connector._working._stored)
-        one.shutdown()
 
     def test_hosts_whose_events_have_fewer_fields_or_that_pass_nothing_of_workers_on(self):
         older = self.engine(events=True, host={"events": (vllm_host.OlderBlockStored, vllm_host.OlderBlockRemoved)})
@@ -127,7 +133,14 @@ class Events(Case):
         older.shutdown()
         oldest = self.engine(f"{self.id()} 2", events=True, host={"without": ("KVConnectorWorkerMetadata",)})
         self.assertEqual(self.run_and_tell(oldest, Request("a request", PROMPT)), [])
+        self.makes_none(oldest)
         oldest.shutdown()
+
+    def test_an_engine_that_saves_nothing_makes_none(self):
+        one = self.engine(events=True, kv_role="kv_consumer")
+        self.assertEqual(self.run_and_tell(one, Request("a request", PROMPT)), [])
+        self.makes_none(one)
+        one.shutdown()
 
     def test_a_host_whose_events_it_does_not_know_gets_none_and_a_line_in_the_log(self):
         class Newer(vllm_host.BlockStored):
@@ -146,29 +159,38 @@ class Told(unittest.TestCase):
 
     def setUp(self):
         vllm_host.install()
-        from verbena.kv import _vllm_events
-        self.module = _vllm_events
-        self.config = types.SimpleNamespace(kv_events_config=types.SimpleNamespace(enable_kv_cache_events=True))
+        self.module = importlib.import_module("verbena.kv._vllm_events")
 
     def request(self, tag="r", blocks=6):
         return types.SimpleNamespace(request_id=tag, block_hashes=[f"{tag}{i}".encode() for i in range(blocks)], all_token_ids=list(range(4 * blocks)))
 
     def test_a_block_is_told_when_every_rank_has_stored_it(self):
-        events, one = self.module.Events.of(self.config, 4, 2), self.request()
-        events.saving(one, 1, [[b"k1", b"k2", b"k3"]])
-        events.stored({b"k1": 2, b"k2": 1, b"k3": 2})
+        events, one = self.module.Events.of(4, [0, 1]), self.request()
+        events.saving(one, 1, [[b"k1", b"k2", b"k3"]], [[7, 8, 9]])
+        events.stored({b"k1": 0b11, b"k2": 0b01, b"k3": 0b11})
         told = events.take()
         self.assertEqual([(event.block_hashes, event.parent_block_hash, event.token_ids) for event in told],
                          [([b"r1"], b"r0", [4, 5, 6, 7]), ([b"r3"], b"r2", [12, 13, 14, 15])])
-        events.stored({b"k2": 1, b"unknown": 2})
+        events.stored({b"k2": 0b10, b"unknown": 0b11})
         self.assertEqual([event.block_hashes for event in events.take()], [[b"r2"]])
-        events.saving(one, 1, [[b"k1"]])  # it was told
-        events.stored({b"k1": 2})
+        events.saving(one, 1, [[b"k1"]], [[7]])  # it was told
+        events.stored({b"k1": 0b11})
         self.assertEqual(events.take(), [])
 
+    def test_one_rank_that_tells_twice_is_not_two_ranks(self):
+        vllm = importlib.import_module("verbena.kv.vllm")
+        events, some = self.module.Events.of(4, [0, 1]), [self.request("r"), self.request("s")]
+        for one in some:  # of one prefix
+            events.saving(one, 0, [[b"k"]], [[7]])
+        events.stored({b"k": 0b01})
+        events.stored(vllm.VerbenaReached(2, 0, {b"k": 0b01}).aggregate(vllm.VerbenaReached(2, 0, {b"other": 0b10})).stored)
+        self.assertEqual(events.take(), [])
+        events.stored(vllm.VerbenaReached(3, 0, {b"k": 0b01}).aggregate(vllm.VerbenaReached(3, 0, {b"k": 0b10})).stored)
+        self.assertEqual([event.block_hashes for event in events.take()], [[b"s0"]])
+
     def test_groups_of_layers_are_told_each(self):
-        events, one = self.module.Events.of(self.config, 4, 1), self.request()
-        events.saving(one, 0, [[b"a0", b"a1"], [b"b0", b"b1"]])
+        events, one = self.module.Events.of(4, [0]), self.request()
+        events.saving(one, 0, [[b"a0", b"a1"], [b"b0", b"b1"]], [[1, 2], [3, 4]])
         events.stored({b"b1": 1, b"a0": 1, b"a1": 1})
         self.assertEqual([(event.group_idx, event.block_hashes) for event in events.take()], [(0, [b"r0", b"r1"]), (1, [b"r1"])])
         events.cleared()
@@ -178,12 +200,24 @@ class Told(unittest.TestCase):
 
     def test_what_waits_and_what_was_told_is_bounded(self):
         with mock.patch.object(self.module, "_WAITING_MAX", 3), mock.patch.object(self.module, "_TOLD_MAX", 2):
-            events, one = self.module.Events.of(self.config, 4, 1), self.request()
-            events.saving(one, 0, [[b"k%d" % i for i in range(6)]])
+            events, one = self.module.Events.of(4, [0]), self.request()
+            events.saving(one, 0, [[b"k%d" % i for i in range(6)]], [range(1, 7)])
             events.stored({b"k%d" % i: 1 for i in range(6)})
             self.assertEqual([event.block_hashes for event in events.take()], [[b"r3", b"r4", b"r5"]])
             events.cleared()
             self.assertEqual([event.block_hashes for event in events.take()], [[b"r4", b"r5"]])
+
+    def test_what_waits_keeps_no_request_and_no_block_that_is_never_saved(self):
+        class Weak(types.SimpleNamespace):  # unlike its base
+            pass
+        events, one = self.module.Events.of(4, [0]), Weak(**vars(self.request()))
+        events.saving(one, 0, [[b"a0", b"a1"], [b"b0", b"b1"]], [[1, 2], [0, 3]])
+        self.assertEqual(list(events._waiting), [b"a0", b"a1", b"b1"])
+        gone = weakref.ref(one)
+        del one
+        self.assertIsNone(gone())
+        events.stored({b"b1": 1})
+        self.assertEqual([(event.block_hashes, event.token_ids, event.parent_block_hash) for event in events.take()], [([b"r1"], [4, 5, 6, 7], b"r0")])
 
 
 if __name__ == "__main__":

@@ -62,8 +62,9 @@ struct Host {
   std::unique_ptr<Engine, Destroy> engine{nullptr, Destroy{&plugin}};
 };
 
-Metadata* memory(Engine& engine, void* at, size_t size, Segment segment = dram) {
+Metadata* memory(Engine& engine, void* at, size_t size, Segment segment = dram, uint64_t device = 0) {
   BlobDescriptor what;
+  what.device = device;
   what.address = reinterpret_cast<uintptr_t>(at);
   what.length = size;
   Metadata *made = nullptr, *loaded = nullptr;
@@ -375,6 +376,52 @@ void device_memory(Engine& engine) {
   std::cout << "device" << std::endl;
 }
 
+// Blocks of two GPUs in one transfer, in turn.
+void two_devices(Engine& engine) {
+  constexpr size_t count = 40, size = 30'000;
+  std::vector<unsigned char> sent(count * size);
+  fill(sent, 6);
+  unsigned char *source[2], *target[2];
+  Metadata *held[2], *into[2];
+  for (const int device : {0, 1}) {
+    auto* const allocate = of_double<uint64_t(int, size_t)>("double_allocate");
+    const uint64_t from = allocate(device, sent.size()), to = allocate(device, sent.size());
+    EXPECT(from != 0 && to != 0);
+    of_double<void(uint64_t, const void*, size_t)>("double_poke")(from, sent.data(), sent.size());
+    source[device] = reinterpret_cast<unsigned char*>(from);
+    target[device] = reinterpret_cast<unsigned char*>(to);
+    held[device] = memory(engine, source[device], sent.size(), vram, static_cast<uint64_t>(device));
+    into[device] = memory(engine, target[device], sent.size(), vram, static_cast<uint64_t>(device));
+  }
+  std::vector<Metadata*> keys;
+  Pairs out(vram), in(vram);
+  for (size_t i = 0; i < count; ++i) {
+    keys.push_back(object_named(engine, "devices/" + std::to_string(i)));
+    out.add(source[i % 2] + i * size, size, held[i % 2], 0, keys.back());
+    in.add(target[(i + 1) % 2] + i * size, size, into[(i + 1) % 2], 0, keys.back());
+  }
+  EXPECT(run(engine, write_op, out) == success);
+  EXPECT(run(engine, read_op, in) == success);
+  std::vector<unsigned char> one(size);
+  for (size_t i = 0; i < count; ++i) {
+    const auto at = reinterpret_cast<uint64_t>(target[(i + 1) % 2] + i * size);
+    of_double<void(void*, uint64_t, size_t)>("double_peek")(one.data(), at, size);
+    EXPECT(std::memcmp(one.data(), sent.data() + i * size, size) == 0);
+  }
+  // A number that no device can have, not even the one that is left of it as an int.
+  BlobDescriptor far;
+  far.address = reinterpret_cast<uintptr_t>(source[0]);
+  far.length = size;
+  far.device = uint64_t{1} << 32;
+  Metadata* made = nullptr;
+  EXPECT(engine.register_segment(far, vram, made) == invalid_parameter && made == nullptr);
+  for (Metadata* each : keys) EXPECT(engine.deregister(each) == success);
+  for (const int device : {0, 1}) {
+    EXPECT(engine.deregister(held[device]) == success && engine.deregister(into[device]) == success);
+  }
+  std::cout << "two devices" << std::endl;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -393,6 +440,7 @@ int main(int count, char** words) {
   }
   if (std::strcmp(words[1], "device") == 0) {
     device_memory(*host.engine);
+    two_devices(*host.engine);
     return 0;
   }
   positions();

@@ -50,7 +50,7 @@ class Plugin(unittest.TestCase):
             for native in (server.native, "127.0.0.1:1"):  # the native door, and HTTP alone
                 done = subprocess.run([HOST, "device", "blocks", server.http, native], env=dict(environment(), LD_LIBRARY_PATH=folder),
                                       capture_output=True, text=True, timeout=120)
-                self.assertEqual((done.returncode, done.stdout), (0, "device\n"), done.stderr)
+                self.assertEqual((done.returncode, done.stdout), (0, "device\ntwo devices\n"), done.stderr)
             self.assertEqual(client.head_object(Bucket="blocks", Key="device/39")["ContentLength"], 30000)
 
     def test_a_server_that_is_gone(self):

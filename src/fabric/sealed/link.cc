@@ -3,6 +3,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -17,6 +18,8 @@ namespace {
 constexpr size_t answer_inside_max = 8 * KiB;
 // Of answers that the transport has not taken: a server asks for eight parts at a time.
 constexpr size_t waiting_bytes_bound = 1 * MiB;
+
+const Error forged{.code = Errc::closed, .sys = 0, .context = "sealed: what arrived was forged or changed on its way"};
 
 // The memory that is lent, by its number. Its owners may withdraw it on other threads than the link's.
 struct LentMemory {
@@ -87,7 +90,7 @@ class SealedLink final : public Link {
   Result<void> send(Bytes message) override {
     if (broken_) return closed();
     auto sent = channel_.send(message, {}, transmit());
-    if (!sent && sent.error() != Errc::would_block) broken_ = true;
+    if (!sent && sent.error() != Errc::would_block) broken_ = sent.error();
     return sent;
   }
 
@@ -99,11 +102,12 @@ class SealedLink final : public Link {
     while (!arrived_.empty() && !broken_) {
       const std::vector<std::byte> message = std::move(arrived_.front());
       arrived_.pop_front();
-      if (!take(message, handler) || channel_.waiting_bytes() > waiting_bytes_bound) broken_ = true;
+      if (take(message, handler) && channel_.waiting_bytes() <= waiting_bytes_bound) continue;
+      if (!broken_) broken_ = forged;
     }
     if (broken_) return closed();
     if (auto flushed = channel_.flush(transmit()); !flushed && flushed.error() != Errc::would_block) {
-      broken_ = true;
+      broken_ = flushed.error();
       return closed();
     }
     return events;
@@ -123,9 +127,8 @@ class SealedLink final : public Link {
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return below_->allocate(size); }
 
  private:
-  static std::unexpected<Error> closed() {
-    return fail(Errc::closed, "sealed: what arrived was forged or changed on its way, or the link broke");
-  }
+  // What broke the link, as each later call has it.
+  std::unexpected<Error> closed() const { return fail(Errc::closed, broken_->context, broken_->sys); }
 
   Channel::Transmit transmit() {
     return [this](Bytes envelope) { return below_->send(envelope); };
@@ -213,7 +216,7 @@ class SealedLink final : public Link {
     return true;
   }
 
-  // False also where the numbers of records are used up: a new session has others.
+  // False also where the numbers of records are used up, which `broken_` then says: a new session has others.
   bool answer(Bytes body) {
     const auto want = decode_want(body);
     if (!want) return false;
@@ -228,6 +231,7 @@ class SealedLink final : public Link {
         ready.segment = free_segments_.take();
         auto seals = channel_.seal_records(want->place, from, up_.segment(ready.segment).data());
         sealed = seals.has_value();
+        if (!sealed) broken_ = seals.error();
         if (sealed) ready.seals = std::move(*seals);
       } else {
         ready.refused = true;
@@ -249,7 +253,7 @@ class SealedLink final : public Link {
   Ring down_, up_;
   FreeSegments free_segments_;  // of `up`
   std::deque<std::vector<std::byte>> arrived_;
-  bool broken_ = false;
+  std::optional<Error> broken_;  // since what
 };
 
 }  // namespace

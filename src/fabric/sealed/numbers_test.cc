@@ -77,7 +77,9 @@ TEST_F(SealedTest, ClientsNumbersThatAreUsedUpEndTheLinkAndNoneComesTwice) {
   limit = std::chrono::milliseconds(500);
   EXPECT_FALSE(put(bytes));
   EXPECT_EQ(streams.records(), 12u);
-  EXPECT_EQ(client->send(as_bytes("another request")).error(), Errc::closed);
+  const auto later = client->send(as_bytes("another request"));
+  EXPECT_EQ(later.error(), Errc::closed);
+  EXPECT_STREQ(later.error().context, "sealed: the connection's numbers are used up") << "nothing was forged";
   limit = std::chrono::seconds(20);
   call_on(core, [this] { return peer = 0; });
   connect(2);
@@ -105,7 +107,11 @@ TEST_F(SealedTest, NumbersOfMessagesThatAreUsedUpEndTheConnection) {
   call_on(core, [this] { return peer = 0; });
   connect(2, 24, 2);
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(ask("question"));
-  EXPECT_EQ(client->send(as_bytes("question")).error(), Errc::closed);
+  for (int i = 0; i < 2; ++i) {
+    const auto sent = client->send(as_bytes("question"));
+    EXPECT_EQ(sent.error(), Errc::closed);
+    EXPECT_STREQ(sent.error().context, "sealed: the connection's numbers are used up");
+  }
   const std::lock_guard lock(mutex);
   EXPECT_EQ(to_client, (std::vector<uint64_t>{1, 2, 3, 1, 2})) << "of two sessions";
   EXPECT_EQ(to_server, (std::vector<uint64_t>{1, 2, 3, 4, 5, 1, 2}));

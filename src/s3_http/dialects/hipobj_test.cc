@@ -143,6 +143,12 @@ TEST_F(DialectRig, AGetMovesItsRangeAndWhatThereIsOfIt) {
   const Reply r = ready(prepare("GET", "/bucket/k", 4, {{"x-amz-rdma-offset", "8"}}));
   EXPECT_EQ(r.header("x-amz-rdma-bytes-transferred"), "2");
   EXPECT_EQ(memory(), "89..");
+  const std::string larger = pattern(700);  // size 2000 of an object of 700: 100 bytes from offset 600
+  put("larger", larger);
+  device.memory.assign(2000, std::byte{'.'});
+  const Reply end = ready(prepare("GET", "/bucket/larger", 2000, {{"x-amz-rdma-offset", "600"}}));
+  EXPECT_EQ(end.header("x-amz-rdma-bytes-transferred"), "100");
+  EXPECT_EQ(memory(), larger.substr(600) + std::string(1900, '.'));
   EXPECT_EQ(prepare("GET", "/bucket/k", 4, {{"x-amz-rdma-offset", "10"}}).status, 416);
   EXPECT_EQ(prepare("GET", "/bucket/absent", 4).status, 404);
   EXPECT_EQ(prepare("GET", "/nowhere/k", 4).status, 404);

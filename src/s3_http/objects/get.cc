@@ -120,6 +120,7 @@ Task<Result<void>> serve_get_object(Context& context) {
   ObjectRead read(context.service, context.caller(), request, ObjectRead::Of::bytes, context.request.found);
   VB_CO_TRY(co_await look(context, read, request));
   opens.end();
+  if (lends_by_foreign_token(context)) VB_CO_TRY(refuse_foreign_token());
   const OpenObject object = read.take();
   VB_CO_TRY(fill_object_response(context, object.info(), read.extent(), request));
   if (may_expire(context)) co_await add_expiration_header(context, object.info());

@@ -75,9 +75,11 @@ Task<Result<void>> serve_put_object(Context& context) {
   if (context.header("x-amz-copy-source")) co_return co_await serve_copy_object(context);
   VB_CO_ASSIGN(const auto token, read_token(context));
   auto read = read_put_request(context, true, moves_by_rdma(context, token));
-  if (!read) {
+  const bool lends = lends_by_foreign_token(context);
+  if (!read || lends) {
     // A caller without the right to write gets AccessDenied instead of the request's error.
     VB_CO_TRY(co_await authorize_upload(context, action::put_object));
+    if (lends) VB_CO_TRY(refuse_foreign_token());
     co_return std::unexpected(read.error());
   }
   PutRequest put = std::move(*read);
@@ -102,6 +104,10 @@ Task<Result<void>> serve_put_object(Context& context) {
 Task<Result<void>> serve_upload_part(Context& context) {
   if (context.header("x-amz-copy-source")) co_return co_await serve_upload_part_copy(context);
   VB_CO_ASSIGN(const auto token, read_token(context));
+  if (lends_by_foreign_token(context)) {
+    VB_CO_TRY(co_await authorize_upload(context, action::put_object));
+    VB_CO_TRY(refuse_foreign_token());
+  }
   UploadPartRequest part;
   VB_CO_ASSIGN(part.part_number, read_part_number(context));
   part.upload_id = context.query.get_or_empty("uploadId");

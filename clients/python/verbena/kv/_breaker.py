@@ -3,6 +3,7 @@ that is well refuses."""
 import threading
 import time
 
+_TOLD_S = 60.0
 
 class Breaker:
     """Closed (calls pass), or open (calls are misses). While it is open, a thread calls `probe` from time to time: half
@@ -62,21 +63,27 @@ class Pause:
 
     def __init__(self, first_s, most_s=10.0):
         self._first_s, self._most_s, self._lock = first_s, most_s, threading.Lock()
-        self._next_s, self._until = first_s, 0.0
+        self._next_s, self._until, self._last, self._tell = first_s, 0.0, 0.0, 0.0
 
     @property
     def over(self):
         return time.monotonic() >= self._until
 
     def refused(self):
-        """Returns True for the first in a row; those that were under way in a pause make it no longer."""
+        """Those that were under way in a pause make it no longer. Returns whether to tell: the first in a row, once in `_TOLD_S` seconds."""
         with self._lock:
-            if not self.over:
+            now = self._last = time.monotonic()
+            if now < self._until:
                 return False
-            first, self._until = self._next_s == self._first_s, time.monotonic() + self._next_s
+            first, self._until = self._next_s == self._first_s, now + self._next_s
             self._next_s = min(2 * self._next_s, self._most_s)
-            return first
+            if not first or now < self._tell:
+                return False
+            self._tell = now + _TOLD_S
+            return True
 
-    def ended(self):
-        """Something was accepted."""
-        self._next_s = self._first_s
+    def ended(self, began):
+        """Something that began at this time (of time.monotonic) was accepted: the row of refusals ends, unless it began before the last."""
+        with self._lock:
+            if began > self._last and self.over:
+                self._next_s = self._first_s

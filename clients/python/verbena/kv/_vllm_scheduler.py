@@ -50,7 +50,8 @@ def _ahead(config):
 
 
 class Scheduling:
-    def __init__(self, config, groups, asynchronous, options, loads=True, blocks=None):
+    def __init__(self, config, groups, asynchronous, options, loads=True, blocks=None, tells=False):
+        """`tells`: whether the workers tell what they have stored, for the engine's events."""
         self._asked, self._blocks = loads, blocks
         self._block_size, self._groups, self._asynchronous = int(config.cache_config.block_size), groups, asynchronous
         described = [describe(config, rank) for rank in all_ranks(config)]
@@ -58,7 +59,7 @@ class Scheduling:
         self.store = KvStore(description=described[0], **options)
         self._found, self._tracked, self._loads = {}, {}, []
         self._verdicts, self._generation = Verdicts(self._block_size, _ahead(config)), 0
-        self._events = Events.of(config, self._block_size, len(self.namespaces))
+        self._events = Events.of(self._block_size, all_ranks(config)) if tells else None
         self._removal = None   # since a reset: of the blocks of before it
         self._opens = 0        # questions are answered again when this step's output is known; None: with the next step's
 
@@ -145,7 +146,7 @@ class Scheduling:
             moved = self._moved(tracked, block_ids, tracked.saved, complete)
             saves.append(moved)
             if self._events is not None:
-                self._events.saving(tracked.request, tracked.saved, moved.hashes)
+                self._events.saving(tracked.request, tracked.saved, moved.hashes, moved.block_ids)
             tracked.saved = complete
 
     def told(self, lost, reached):

@@ -349,11 +349,12 @@ class Working:
             save.when_drained(lambda: self._stored.append((generation, [key for key, one in zip(keys, save.outcome()) if one])))
 
     def stored(self):
-        """Keys that were stored, by this rank or before, since the last call."""
-        keys = []
+        """Keys that were stored, by this rank or before, since the last call: for each the bit mask of this rank."""
+        keys, this = {}, 1 << self.store.description["rank"]
         while self._stored:
             generation, some = self._stored.popleft()
-            keys += some if generation == self._generation else ()
+            if generation == self._generation:
+                keys.update(dict.fromkeys(some, this))
         return keys
 
     def _rows_to_store(self, saving, dropped):

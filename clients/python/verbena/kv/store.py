@@ -216,9 +216,11 @@ class KvStore:
         if self._breaker.failed():
             log.warning("verbena.kv: the server is lost (%s): everything is a miss until it answers again", error)
 
-    def _refused(self, error):
+    def _refused(self, error, doubted):
+        """A save was refused, and of `doubted` of its blocks there was no answer: they are in doubt until the server has answered later."""
         self.statistics.add(errors=1)
-        self._doubts.answered()
+        if not doubted:
+            self._doubts.answered()
         if self._refusals.refused():
             log.warning("verbena.kv: the server refuses saves (%s): they pause, loads go on", error)
 
@@ -521,11 +523,11 @@ class KvStore:
         self.statistics.add(saves=1, blocks_saved=saved, blocks_present=present, blocks_dropped=len(items) - saved - present,
                             bytes_saved=saved * (bytes_of(items) // len(items)), save_us=int((time.monotonic() - began) * 1e6))
         if is_refusal(error):
-            self._refused(error)
+            self._refused(error, doubted)
         elif error is not None:
             self._failed(error)
         else:
-            self._refusals.ended()
+            self._refusals.ended(began)
             self._succeeded()
 
 

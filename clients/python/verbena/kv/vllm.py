@@ -6,7 +6,6 @@
 Further settings are those of verbena.kv.Options, and `load`: "layers" (each layer waits for its own blocks) or "async" (the request
 waits outside the batch until all of them are there).
 """
-import collections
 import inspect
 import logging
 import os
@@ -45,16 +44,17 @@ class VerbenaMetadata(Plan, _host.KVConnectorMetadata):
 if hasattr(_host, "KVConnectorWorkerMetadata"):
 
     class VerbenaReached(_host.KVConnectorWorkerMetadata):
-        """Which step a worker's output is of, and which keys were stored since the step before: for each the number of ranks that have.
+        """Which step a worker's output is of, and which keys were stored since the step before: for each the bit mask of the ranks that have.
         Without it a step's output is taken as known when the engine must know it to go on, and no events are told."""
 
         def __init__(self, step, generation=0, stored=()):
-            self.step, self.generation, self.stored = step, generation, collections.Counter(stored)
+            self.step, self.generation, self.stored = step, generation, dict(stored)
 
         def aggregate(self, other):
             """Of two ranks. They carry out the same steps, and begin with the same step after a reset."""
             made = VerbenaReached(min(self.step, other.step), min(self.generation, other.generation), self.stored)
-            made.stored.update(other.stored)
+            for key, ranks in other.stored.items():
+                made.stored[key] = made.stored.get(key, 0) | ranks
             return made
 
 
@@ -92,15 +92,17 @@ class VerbenaConnector(*_bases):
         self._cross_layers = bool(settings.pop("cross_layers", False))
         _check(vllm_config)
         kv_role = getattr(vllm_config.kv_transfer_config, "kv_role", "kv_both")
+        # Without a worker's word in its output, or a worker that saves, no event can be made.
+        tells = events_wanted(vllm_config) and hasattr(_host, "KVConnectorWorkerMetadata") and kv_role != "kv_consumer"
         self._scheduling = self._working = None
         if role == _host.KVConnectorRole.SCHEDULER:
             self._scheduling = Scheduling(vllm_config, max(len(groups), 1), asynchronous, settings, loads=kv_role != "kv_producer",
-                                          blocks=self._blocks)
+                                          blocks=self._blocks, tells=tells)
         else:
             parallel, rank = vllm_config.parallel_config, own_rank(vllm_config)
             first = getattr(parallel, "rank", 0) % (parallel.tensor_parallel_size * parallel.pipeline_parallel_size) == rank
             self._working = Working(vllm_config, groups, asynchronous, describe(vllm_config, rank), settings,
-                                    saves=first and kv_role != "kv_consumer", tells=events_wanted(vllm_config))
+                                    saves=first and kv_role != "kv_consumer", tells=tells)
 
     @staticmethod
     def _groups_of(vllm_config, kv_cache_config):
