@@ -1,9 +1,11 @@
 #include "memory/cuda_crc.h"
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "memory/cuda_context.h"
 
@@ -56,27 +58,79 @@ namespace {
 
 using LoadedModule = Outcome<std::unique_ptr<CrcModule>>;
 
-std::atomic<unsigned> loads_left_alone{0};  // threads that still load what no caller waits for
-
-// Of a caller and the thread that loads for it.
+// What a thread of its own loads. `outcome` is there when the driver has come to an end.
 struct ModuleLoad {
-  std::mutex mutex;
-  std::condition_variable_any ended;
-  std::optional<LoadedModule> outcome;
-  bool unwanted = false;
+  const Driver& driver;
+  void* const context;
+  const std::string text;
+  std::mutex mutex = {};
+  std::condition_variable_any ended = {};
+  std::optional<LoadedModule> outcome = {};
 
-  void finish(LoadedModule loaded) {
-    std::unique_lock lock(mutex);
-    if (!unwanted) {
-      outcome = std::move(loaded);
-      ended.notify_one();
-      return;
-    }
-    lock.unlock();
-    loaded = std::unexpected(Fault{});  // unloaded
-    --loads_left_alone;
+  void run() {
+    auto loaded = CrcModule::load(driver, context, text);
+    const std::lock_guard lock(mutex);
+    outcome = std::move(loaded);
+    ended.notify_one();
   }
 };
+
+// Loads that no caller waits for any more, for the next caller that needs the same. Thread-safe.
+class LoadsLeftAlone {
+ public:
+  static LoadsLeftAlone& get() {
+    static auto* const instance = new LoadsLeftAlone;  // their threads may outlive the end of the program
+    return *instance;
+  }
+
+  void add(std::shared_ptr<ModuleLoad> load) {
+    const std::lock_guard lock(mutex_);
+    loads_.push_back(std::move(load));
+  }
+
+  // One of this text that has ended; `late`: the driver still loads another one in this context. Nothing: there is
+  // none.
+  std::optional<LoadedModule> take(const Driver& driver, void* context, const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    bool loading = false;
+    for (auto at = loads_.begin(); at != loads_.end(); ++at) {
+      ModuleLoad& load = **at;
+      if (&load.driver != &driver || load.context != context) continue;
+      std::unique_lock its(load.mutex);
+      loading = loading || !load.outcome;
+      if (!load.outcome || load.text != text) continue;
+      auto loaded = std::move(load.outcome);
+      its.unlock();
+      loads_.erase(at);
+      return loaded;
+    }
+    if (!loading) return std::nullopt;
+    return std::unexpected(Fault{Fault::Kind::late, "the driver still loads a kernel that was given up"});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<ModuleLoad>> loads_;
+};
+
+LoadedModule load_in_time(const Driver& driver, void* context, std::string text, Deadline until,
+                          const std::stop_token& stop) {
+  if (auto earlier = LoadsLeftAlone::get().take(driver, context, text)) return std::move(*earlier);
+  const auto load = std::make_shared<ModuleLoad>(driver, context, std::move(text));
+  try {
+    std::thread([load] { load->run(); }).detach();
+  } catch (const std::system_error&) {
+    return std::unexpected(Fault{Fault::Kind::late, "no thread is to be had that loads the kernel"});
+  }
+  std::unique_lock lock(load->mutex);
+  if (load->ended.wait_until(lock, stop, until, [&] { return load->outcome.has_value(); })) {
+    return std::move(*load->outcome);
+  }
+  lock.unlock();
+  LoadsLeftAlone::get().add(load);
+  if (stop.stop_requested()) return std::unexpected(Fault{Fault::Kind::cancelled, "cancelled by the caller"});
+  return std::unexpected(Fault{Fault::Kind::late, "the driver did not load the kernel in time"});
+}
 
 }  // namespace
 
@@ -86,23 +140,9 @@ Outcome<std::unique_ptr<DeviceCrc>> DeviceCrc::load(Queue& queue, Algorithm algo
   if (!driver.calls().runs_kernels()) {
     return std::unexpected(Fault{.text = driver.path() + " runs no kernels of a text"});
   }
-  if (loads_left_alone != 0) {
-    return std::unexpected(Fault{Fault::Kind::late, "the driver still loads a kernel that was given up"});
-  }
-  const auto load = std::make_shared<ModuleLoad>();
-  std::thread([load, &driver, context = queue.context_, given = text.empty() ? crc_kernel(algorithm) : text] {
-    load->finish(CrcModule::load(driver, context, given));
-  }).detach();
-  std::unique_lock lock(load->mutex);
-  load->ended.wait_until(lock, stop, until, [&] { return load->outcome.has_value(); });
-  if (!load->outcome) {
-    load->unwanted = true;
-    ++loads_left_alone;
-    if (stop.stop_requested()) return std::unexpected(Fault{Fault::Kind::cancelled, "cancelled by the caller"});
-    return std::unexpected(Fault{Fault::Kind::late, "the driver did not load the kernel in time"});
-  }
-  if (!*load->outcome) return std::unexpected(std::move(*load->outcome).error());
-  return std::unique_ptr<DeviceCrc>(new DeviceCrc(queue, algorithm, std::move(**load->outcome)));
+  auto loaded = load_in_time(driver, queue.context_, text.empty() ? crc_kernel(algorithm) : text, until, stop);
+  if (!loaded) return std::unexpected(std::move(loaded).error());
+  return std::unique_ptr<DeviceCrc>(new DeviceCrc(queue, algorithm, std::move(*loaded)));
 }
 
 DeviceCrc::DeviceCrc(Queue& queue, Algorithm algorithm, std::unique_ptr<CrcModule> module)

@@ -16,8 +16,10 @@ class DeviceCrc {
  public:
   // Loads the kernel on the queue's device, which compiles it. The driver may wait for the device meanwhile, and
   // nothing ends such a call: so a thread of its own makes it, which is left alone at the deadline (`late`) or when the
-  // caller stops (`cancelled`), and unloads what it has got by then. While one is left alone, `late` at once. `failed`:
-  // the driver's answer, or it has no such calls. `queue` outlives it. `text`: for tests, instead of crc_kernel().
+  // caller stops (`cancelled`). What it has got then is for the next call that needs the same on that device; while the
+  // driver still loads it, calls for that device are `late` at once, and no others. `late` also where no thread is to
+  // be had. `failed`: the driver's answer, or it has no such calls. `queue` outlives it. `text`: for tests, instead of
+  // crc_kernel().
   static Outcome<std::unique_ptr<DeviceCrc>> load(Queue& queue, Algorithm algorithm, Deadline until,
                                                   const std::stop_token& stop = {}, const std::string& text = {});
   // All launched work has ended.

@@ -56,6 +56,10 @@ Outcome<> Devices::add(const Driver& driver, const Options& options) {
   if (!driver.calls().shares()) {
     return std::unexpected(Fault{Fault::Kind::failed, driver.path() + " shares no memory between processes"});
   }
+  if (!wants_handles(driver.platform()) && !driver.calls().shares_physical()) {
+    return std::unexpected(Fault{Fault::Kind::failed, driver.path() + " shares no memory by descriptors, and " +
+                                                          "gpudirect.rocm_handles is off: no client's can be taken"});
+  }
   auto found = driver.devices();
   if (!found) return std::unexpected(std::move(found).error());
   OfDriver its{.platform = driver.platform(), .maps_pieces = driver.calls().shares_physical(), .devices = {}};
@@ -114,8 +118,8 @@ void Devices::map(const Pieces& pieces, WhenMapped mapped) {
 }
 
 bool Devices::takes_handles(Platform platform) const {
-  if (platform == Platform::rocm && !hip_handles_) return false;
-  return std::ranges::any_of(drivers_, [&](const OfDriver& driver) { return driver.platform == platform; });
+  return wants_handles(platform) &&
+         std::ranges::any_of(drivers_, [&](const OfDriver& driver) { return driver.platform == platform; });
 }
 
 bool Devices::maps_pieces(Platform platform) const {

@@ -80,8 +80,8 @@ class Devices {
     bool hip_handles = false;
   };
   // Starts a thread for each device and page-locks the arena for all of them, which takes long for a large arena.
-  // `failed`: no driver shares memory between processes, or none page-locks the arena. A driver that fails is passed
-  // over if another one does not: the log says why.
+  // `failed`: no driver shares memory between processes in a way that the options allow, or none page-locks the arena.
+  // A driver that fails is passed over if another one does not: the log says why.
   static Outcome<std::unique_ptr<Devices>> open(Arena& arena, Options options);
   ~Devices();
   Devices(const Devices&) = delete;
@@ -103,6 +103,7 @@ class Devices {
 
  private:
   Devices(Arena& arena, const Options& options) : arena_(arena), hip_handles_(options.hip_handles) {}
+  bool wants_handles(Platform platform) const { return platform != Platform::rocm || hip_handles_; }
   // All devices of a driver, or none.
   Outcome<> add(const Driver& driver, const Options& options);
   // Null, once `mapped` has been told that there is no such device.

@@ -74,6 +74,7 @@ Outcome<std::shared_ptr<const PeerMemory>> PeerMemory::of(const Driver& driver,
   }
   made->flushes_ = writes == PeerWrites::flushed;
   if (given.descriptor) {
+    made->by_address_ = false;  // there may be other memory than the dma-buf's
     made->dma_buf_ = std::move(given.descriptor);
     made->begin_ = address - given.offset;
   } else if (auto exported = made->export_window(allocations, address, size); !exported && !made->by_address()) {

@@ -49,7 +49,8 @@ class PeerMemory {
   int device() const { return device_; }
   int descriptor() const { return dma_buf_.get(); }  // of the dma-buf, this object's; -1: none
   uint64_t begin() const { return begin_; }          // the device's address of the dma-buf's first byte
-  bool by_address() const { return by_address_; }    // the kernel finds the memory also without it
+  // The kernel finds the memory also without it: not where a dma-buf was given, whose memory alone is meant.
+  bool by_address() const { return by_address_; }
   // What other devices reach at these addresses is what the device has there. Only memory of the virtual memory API can
   // be replaced: allocations are told from each other by their ids.
   bool is_there(uint64_t address, uint64_t size) const;
@@ -64,7 +65,7 @@ class PeerMemory {
   const Driver& driver_;
   void* const context_;
   const int device_;
-  const bool by_address_ = has_peer_module(platform());
+  bool by_address_ = has_peer_module(platform());
   bool flushes_ = false;  // the device does not order other devices' writes itself
   Fd dma_buf_;
   uint64_t begin_ = 0;

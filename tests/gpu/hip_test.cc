@@ -1,5 +1,6 @@
 // What HIP does otherwise than CUDA, over the double with HIP's names: contexts, attributes, errors, and what it lacks.
 #include "memory/cuda_context.h"
+#include "memory/cuda_devices.h"
 #include "raw_session.h"
 
 // HIP's own calls, for the program that uses this client.
@@ -173,6 +174,28 @@ TEST_F(HipOld, MemoryInPiecesGoesItsOwnWayAndSaysWhy) {
       << got->transfer.fell_back_reason;
   EXPECT_TRUE(same(memory.bytes(0, 3 * mib), bytes));
   EXPECT_EQ(double_calls("cuMemRetainAllocationHandle"), 0u);
+}
+
+// Nothing of its clients could be taken, and yet all of the arena was page-locked, and clients were told of devices.
+TEST(HipBefore, WithoutHandlesTheDriverIsPassedOver) {
+  EXPECT_EQ(run_this_program("TEST_HIP_VERSION=71300000", "HipOldElsewhere.IsPassedOverWithoutHandles"), 0);
+}
+
+TEST(HipOldElsewhere, IsPassedOverWithoutHandles) {
+  const char* const version = std::getenv("TEST_HIP_VERSION");
+  if (version == nullptr) GTEST_SKIP() << "started by HipBefore";
+  double_hip_version(std::stoi(version));
+  use_the_double();
+  const auto arena = memory::Arena::create(8 * mib);
+  ASSERT_TRUE(arena);
+  const auto without = memory::cuda::Devices::open(**arena, {});
+  ASSERT_FALSE(without);
+  EXPECT_NE(without.error().text.find("gpudirect.rocm_handles"), std::string::npos) << without.error().text;
+  EXPECT_EQ(double_locked(), 0u);
+  const auto with = memory::cuda::Devices::open(**arena, {.hip_handles = true});
+  ASSERT_TRUE(with) << with.error().text;
+  EXPECT_GT(double_locked(), 0u);
+  EXPECT_TRUE((*with)->stop());
 }
 
 // As a server is if its operator has not said that clients are trusted.

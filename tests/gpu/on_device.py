@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "clients
 from python_case import ACCESS_KEY, SECRET_KEY, Server  # noqa: E402
 from cuda_driver import Array, Driver, MappedArray, PartOf  # noqa: E402
 from hip_driver import HipDriver  # noqa: E402
-from speed import Hot, Speed, Table, connect, pinned_copy, rate, weights_size  # noqa: E402
+from speed import Hot, Speed, Table, all_went, connect, pinned_copy, rate, weights_size  # noqa: E402
 import verbena  # noqa: E402 F401 found by python_case
 
 WAYS = (("native", "local"), ("native", "tcp"), ("http", None))
@@ -67,7 +67,15 @@ class Trial:
                 with Hot(server).warm(lambda: client.get_into("gpu", "object", window)):
                     gets = rate(size, seconds, lambda: client.get_into("gpu", "object", window))
                 puts = rate(size, seconds, lambda: client.put("gpu", "object", window))
+                assert bytes(client.get("gpu", "object")) == data, "a later object has not the device's bytes"
+                array.set(bytes(size))
+                client.get_into("gpu", "object", window)
+                assert array.get() == data, "a later GET has not brought the object's bytes"
                 batches = rate(moved, seconds, lambda: client.get_many(places, window))
+                array.set(bytes(size))
+                client.get_many(places, window).check()
+                assert array.get(moved) == data[:moved], "a later batch has not brought the objects' bytes"
+                all_went(got.device_path, client.device_counters())
             return got.device_path, gets, puts, batches, own
         finally:
             array.free()
@@ -76,10 +84,24 @@ class Trial:
         """A line below the tables, which `work` returns."""
         try:
             self.checks.append(f"{what}: {work(*arguments)}")
+            print(self.checks[-1], file=sys.stderr, flush=True)
         except Exception as why:  # noqa: BLE001 as in a table
-            Table.failed += 1
-            self.checks.append(f"{what}: failed: {type(why).__name__}: {why}")
+            self.has_failed(what, why)
+
+    def has_failed(self, what, why):
+        Table.failed += 1
+        self.checks.append(f"{what}: failed: {type(why).__name__}: {why}")
         print(self.checks[-1], file=sys.stderr, flush=True)
+
+    def on_servers(self):
+        """The rows of each server are wanted also where another does not start."""
+        for name, work in (("a server with GPUs that copy for it", self.with_direct), ("a server without", self.without_direct),
+                           ("a server with an RDMA device", self.with_rdma if self.given.rdma else None)):
+            try:
+                if work is not None:
+                    work()
+            except Exception as why:  # noqa: BLE001 as in a table
+                self.has_failed(name, why)
 
     def with_direct(self):
         """GPUs copy for the server."""
@@ -95,13 +117,13 @@ class Trial:
             self.speed.weights(server, by)
 
     def without_direct(self):
-        with self.server(0) as server:
+        with self.server(0, VERBENA_GPUDIRECT_ENABLED="false") as server:
             by = [self.way(server, via, provider, wanted=wanted) for (via, provider), wanted in zip(WAYS, (">= 0.8", "", ""))]
             self.speed.batch(server, by[0], ">= 0.7", True)
             self.check("verbena.torch", try_torch, server, self.given.device, self.size)
 
     def with_rdma(self):
-        with self.server(0, rdma=self.given.rdma, VERBENA_RDMA_PROVIDER="verbs") as server:
+        with self.server(0, rdma=self.given.rdma, VERBENA_RDMA_PROVIDER="verbs", VERBENA_GPUDIRECT_ENABLED="false") as server:
             self.way(server, "native", "verbs")
 
     def server(self, weights, rdma="127.0.0.1", **environment):
@@ -204,10 +226,7 @@ def main():
     trial = Trial(given, driver)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("the time is over"))
     try:
-        trial.with_direct()
-        trial.without_direct()
-        if given.rdma:
-            trial.with_rdma()
+        trial.on_servers()
     finally:
         print(trial, flush=True)
     sys.exit(1 if Table.failed else 0)

@@ -10,6 +10,7 @@ import unittest
 
 from cuda_driver import Array, Locked
 from hip_driver import driver, own
+from speed import all_went
 
 SCRIPT = pathlib.Path(__file__).resolve().parent / "on_device.py"
 NIC = pathlib.Path(os.environ[own("TEST_VERBENA_CUDA_DRIVER", "TEST_VERBENA_HIP_DRIVER")]).with_name("libverbena_nic_double.so")
@@ -26,8 +27,8 @@ SPEEDS = [("GET of a hot object of 1 MiB", "native local, direct"), ("40 hot obj
 class Ran:
     """The script's tables of a run, each a list of rows of cells."""
 
-    def __init__(self, **environment):
-        self.done = subprocess.run([sys.executable, SCRIPT, "--memory", own("cuda", "rocm"), "--size", "1", "--seconds", "0", "--batch", "40", "--weights", "9",
+    def __init__(self, weights="9", **environment):
+        self.done = subprocess.run([sys.executable, SCRIPT, "--memory", own("cuda", "rocm"), "--size", "1", "--seconds", "0", "--batch", "40", "--weights", weights,
                                     "--rdma", "127.0.0.1"], capture_output=True, text=True, timeout=150,
                                    env={**os.environ, "LD_PRELOAD": str(NIC), "TEST_VERBENA_RDMA_DEVICE": "double", **environment})
         print(self.done.stdout, self.done.stderr, sep="", flush=True)
@@ -41,7 +42,7 @@ class Ran:
 
 class OnDevice(unittest.TestCase):
     def test_each_way_and_each_speed_has_its_figures(self):
-        ran = Ran()
+        ran = Ran(VERBENA_GPUDIRECT_ENABLED="true")  # which is for the server that is to have it alone
         self.assertEqual(ran.done.returncode, 0)
         ways, speeds = ran.tables
         self.assertEqual([(row[1], row[2]) for row in ways], WAYS)
@@ -70,6 +71,24 @@ class OnDevice(unittest.TestCase):
             got, gap = array.get(), bytes(3 * piece)
             self.assertEqual(got, data[piece:2 * piece] + gap + data[2 * piece:] + gap[:2 * piece] + data[:piece] + gap[:piece])
         locked.free()
+
+    def test_a_server_that_does_not_start_leaves_the_others_rows(self):
+        ran = Ran(weights=str(1 << 40))  # no machine has room for such an arena
+        self.assertEqual(ran.done.returncode, 1)
+        self.assertIn("a server with GPUs that copy for it: failed: ", ran.done.stdout)
+        ways, speeds = ran.tables
+        self.assertEqual([(row[1], row[2]) for row in ways], [(door, way) for door, way in WAYS if way != "direct"])
+        self.assertEqual([row[2] for row in speeds], [by for _, by in SPEEDS if "direct" not in by])
+        self.assertEqual(ran.failed(), set())
+
+    def test_transfers_by_another_way_than_a_rows_are_noticed(self):
+        names = ("staged", "shared", "direct", "peer", "not_direct", "direct_failed", "peer_failed", "failed")
+        counted = {**dict.fromkeys(names, 0), "direct": 40}
+        all_went("direct", counted)
+        for way, changes in (("direct", {"shared": 1}), ("direct", {"staged": 1}), ("direct", {"failed": 1}), ("direct", {"direct_failed": 1}),
+                             ("direct", {"direct": 0}), ("shared", {}), ("peer", {"direct": 0, "peer": 40, "peer_failed": 1})):
+            with self.assertRaises(AssertionError, msg=(way, changes)):
+                all_went(way, {**counted, **changes})
 
     def test_a_wrong_byte_in_what_is_read_back_fails_every_row(self):
         ran = Ran(TEST_VERBENA_CUDA_WRONG="cuMemcpyDtoH_v2")

@@ -1,5 +1,6 @@
 // Windows with a dma-buf that their owner has exported: RDMA devices are given that one, and none of the driver's.
 #include <fcntl.h>
+#include <rdma/fi_errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -101,6 +102,29 @@ TEST_F(Peer, WhatIsNoDmaBufIsStagedAndOtherWindowsInThatMemoryAreNot) {
     EXPECT_TRUE(same(memory.bytes(0, mib), bytes));
   }
   moves(c, memory, DevicePath::peer);
+}
+
+// It was registered by its address, where other memory than the dma-buf's may be.
+TEST_F(Peer, WhatIsGivenAsADmaBufIsNotLookedForAtTheAddress) {
+  ::setenv("TEST_VERBENA_PEER_MODULE", "1", 1);
+  OnDevice memory(mib);
+  ASSERT_TRUE(http().put("bucket", "key", random_bytes(mib, 7)));
+  const Client c = client(native);
+  const Fd made(::memfd_create("no-dma-buf", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(made.get(), mib), 0);
+  const Fd none(::open(("/proc/self/fd/" + std::to_string(made.get())).c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd refused(double_dma_buf(memory.address()));
+  const unsigned before = nic_by_address();
+  for (const Fd* given : {&none, &refused}) {
+    nic_refuses(given == &refused ? FI_EOPNOTSUPP : 0);
+    const auto got = c.get("bucket", "key", *c.register_memory(with(memory.all(), *given, 0)));
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_EQ(got->transfer.device_path, DevicePath::staged);
+    EXPECT_TRUE(got->transfer.fell_back_reason.starts_with("peer: ")) << got->transfer.fell_back_reason;
+  }
+  EXPECT_EQ(nic_by_address(), before);
+  moves(c, memory, DevicePath::peer);
+  EXPECT_EQ(nic_by_address(), before + 2) << "of a window without a dma-buf of its own";
 }
 
 TEST_F(Peer, FreedMemoryIsNotServedByADmaBufThatKeepsIt) {

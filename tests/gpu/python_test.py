@@ -213,6 +213,14 @@ class Arrays(PythonCase):
         ways = [("native", "local", "direct"), ("native", "tcp", "staged"), ("http", "http", "staged"), ("native", "local", "shared")]
         self.assertEqual(found, [(door, provider, op, "copy" if op == "get_copy" else way) for door, provider, way in ways for op in ops])
         self.assertTrue(all(row["bytes_per_s"] > 0 for row in rows))
+        self.assertNotIn("no GPU copies", done.stderr)
+
+    def test_the_bench_says_that_no_gpu_copies_for_its_server(self):
+        done = self.bench("--memory", own("cuda", "rocm"), "--doors", "native", "--providers", "local", "--ops", "put",
+                          TEST_VERBENA_CUDA_FAIL="cuIpcOpenMemHandle_v2=201")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("bench: no GPU copies for the server: direct: ", done.stderr)
+        self.assertEqual([json.loads(line)["device_path"] for line in done.stdout.splitlines()], ["shared"] * 2)
 
     def test_the_bench_of_a_running_server_has_the_way_of_that_server(self):
         keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}

@@ -43,11 +43,14 @@ class Table:
             row = [*first, f"**failed**: {type(why).__name__}: {why}".replace("\n", " ").replace("|", "/")]
         row += [""] * (len(self.columns) - len(row))
         self.rows.append(row)
-        print(*row, sep="; ", file=sys.stderr, flush=True)
+        print(self.line(row), file=sys.stderr, flush=True)
+
+    @staticmethod
+    def line(cells):
+        return "| " + " | ".join(map(str, cells)) + " |"
 
     def __str__(self):
-        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
-        return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines)
+        return "\n".join(map(self.line, [self.columns, ["---"] * len(self.columns), *self.rows]))
 
 
 def rate(size, seconds, work, least=3):
@@ -58,6 +61,13 @@ def rate(size, seconds, work, least=3):
         work()
         took.append(time.monotonic() - began)
     return size / sorted(took)[len(took) // 2] / (1 << 30)
+
+
+def all_went(way, counted):
+    """Every transfer that a client has counted went that way, and none was tried by another, or failed."""
+    others = [name for name in ("staged", "shared", "direct", "peer") if name != way]
+    found = {name: counted[name] for name in (*others, "direct_failed", "peer_failed", "failed") if counted[name]}
+    assert counted[way] > 0 and not found, f"{counted[way]} transfers went {way}, and besides: {found}"
 
 
 def connect(server, via, provider=None):
@@ -147,14 +157,20 @@ class Speed:
         expected = bytearray(2 * piece * count)
         for i, at in enumerate(offsets):
             expected[at:at + piece] = data[i * piece:(i + 1) * piece]
-        array = Array(self.driver, len(expected))
 
-        def compare(who):
-            assert array.get() == expected, f"{who} brought other bytes, or some beside the places"
-            array.set(bytes(len(expected)))
+        def on_array(work):
+            array = Array(self.driver, len(expected))
 
-        def measure():
-            array.set(bytes(len(expected)))
+            def compare(who):
+                assert array.get() == expected, f"{who} brought other bytes, or some beside the places"
+                array.set(bytes(len(expected)))
+            try:
+                array.set(bytes(len(expected)))
+                return work(array, compare)
+            finally:
+                array.free()
+
+        def measure(array, compare):
             if self.copies is None:
                 self.copies = self.many_copies([array.address + at for at in offsets], data, piece, compare)
             with connect(server, "native", "local") as client:
@@ -168,18 +184,17 @@ class Speed:
                 self.counted = client.device_counters()
             return self.brought, *self.copies
 
-        def beside():
+        def beside(array, compare):
             assert self.brought is not None, "the batch has failed"
             if self.user is None:
                 self.user = self.by_user(server, array, offsets, piece, compare)
             return self.brought, *self.user
 
         self.brought = self.counted = None
-        self.row(what, by, wanted, measure)
+        self.row(what, by, wanted, lambda: on_array(measure))
         if beside_user:
-            self.row(what, by, ">= 10", beside)
+            self.row(what, by, ">= 10", lambda: on_array(beside))
         self.table.add((self.card, "copies by a CPU on that way", by), lambda: self.copies_by_a_cpu(by))
-        array.free()
 
     def many_copies(self, places, data, piece, compare):
         """The faster of one asynchronous copy for each place, and one call for all of them."""

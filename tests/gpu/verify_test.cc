@@ -1,5 +1,9 @@
 // What is in a device's memory, checked after it has landed there, or before it is sent (verify_device).
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <system_error>
 
 #include "base/checksum.h"
 #include "direct_world.h"
@@ -251,7 +255,116 @@ TEST_F(Verify, AKernelThatIsNotLoadedInTimeIsNotWaitedFor) {
   EXPECT_TRUE(eventually([] { return double_blocked() == 1; }));  // one thread waits, whatever is asked
   double_block("cuModuleLoadData", false);
   EXPECT_TRUE(eventually([&] { return verified_by() == DeviceVerified::kernel; }));
-  EXPECT_TRUE(eventually([] { return double_calls("cuModuleUnload") == 1; }));  // what came too late
+  EXPECT_EQ(double_calls("cuModuleLoadData"), 1u) << "what came too late is what is used then";
+  EXPECT_EQ(double_calls("cuModuleUnload"), 0u);
+}
+
+// A driver that takes longer than any call may last had its kernel unloaded each time, and each call had waited.
+TEST_F(Verify, AKernelIsWaitedForShortlyHoweverLongTheCallMayTake) {
+  if (is_hip()) GTEST_SKIP() << "which takes no text of a kernel";
+  OnDevice memory(mib);
+  const auto bytes = random_bytes(mib, 10);
+  store("key", bytes, Algorithm::crc32c);
+  ClientOptions given = options(Via::native, "local");
+  given.operation_timeout = std::chrono::hours(1);
+  const Client c = *Client::connect(given);
+  const Buffer window = *c.register_memory(memory.all());
+  double_block("cuModuleLoadData", true);
+  std::stop_source stop;
+  std::jthread giving_up([&](const std::stop_token& over) {
+    for (int i = 0; i < 400 && !over.stop_requested(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (!over.stop_requested()) stop.request_stop();
+  });
+  const auto got = c.get("bucket", "key", window, {.verify_device = true, .cancel = stop.get_token()});
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(got->transfer.device_verified, DeviceVerified::read_back);
+  double_block("cuModuleLoadData", false);
+  EXPECT_TRUE(eventually([&] {
+    return c.get("bucket", "key", window, {.verify_device = true})->transfer.device_verified == DeviceVerified::kernel;
+  }));
+}
+
+// It held up the checks on every other device.
+TEST_F(Verify, ADeviceWhoseDriverLoadsNoKernelConcernsNoOther) {
+  if (is_hip()) GTEST_SKIP() << "which takes no text of a kernel";
+  OnDevice one(mib, 0), other(mib, 1);
+  store("key", random_bytes(mib, 11), Algorithm::crc32c);
+  ClientOptions given = options(Via::native, "local");
+  given.operation_timeout = std::chrono::milliseconds(500);
+  const Client c = *Client::connect(given);
+  const Buffer first = *c.register_memory(one.all()), second = *c.register_memory(other.all());
+  const auto verified_by = [&](const Buffer& window) {
+    const auto got = c.get("bucket", "key", window, {.verify_device = true});
+    EXPECT_TRUE(got) << got.error().message;
+    return got ? got->transfer.device_verified : DeviceVerified::none;
+  };
+  double_block("cuModuleLoadData", true);
+  EXPECT_EQ(verified_by(first), DeviceVerified::read_back);
+  EXPECT_EQ(verified_by(first), DeviceVerified::read_back);
+  EXPECT_TRUE(eventually([] { return double_blocked() == 1; }));
+  EXPECT_EQ(verified_by(second), DeviceVerified::read_back);
+  EXPECT_TRUE(eventually([] { return double_blocked() == 2; }));  // it was tried
+  double_block("cuModuleLoadData", false);
+  for (const Buffer* window : {&first, &second}) {
+    EXPECT_TRUE(eventually([&] { return verified_by(*window) == DeviceVerified::kernel; }));
+  }
+}
+
+// std::system_error came out of a call that throws nothing.
+TEST(VerifyWithoutThreads, ReadsBack) {
+  if (is_hip()) GTEST_SKIP() << "which takes no text of a kernel";
+  EXPECT_EQ(run_this_program("TEST_WITHOUT_THREADS=1", "VerifyElsewhere.*"), 0);
+}
+
+using VerifyElsewhere = Verify;
+
+// The process may start no thread while this lives, where that can be had.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    ::getrlimit(RLIMIT_NPROC, &before_);
+    const rlimit none{0, before_.rlim_max};
+    ::setrlimit(RLIMIT_NPROC, &none);
+    constexpr uid_t nobody_here = 64'321;  // the limit does not hold for root
+    if (is_root_ && ::setresuid(nobody_here, nobody_here, 0) != 0) ADD_FAILURE();
+  }
+  ~NoMoreThreads() {
+    if (is_root_ && ::setresuid(0, 0, 0) != 0) ADD_FAILURE();
+    ::setrlimit(RLIMIT_NPROC, &before_);
+  }
+  bool holds() const {
+    try {
+      std::jthread([] {});
+      return false;
+    } catch (const std::system_error&) {
+      return true;
+    }
+  }
+
+ private:
+  const bool is_root_ = ::getuid() == 0;
+  rlimit before_{};
+};
+
+TEST_F(VerifyElsewhere, IsWithoutThreads) {
+  if (std::getenv("TEST_WITHOUT_THREADS") == nullptr) GTEST_SKIP() << "started by VerifyWithoutThreads";
+  OnDevice memory(mib);
+  const auto bytes = random_bytes(mib, 12);
+  store("key", bytes, Algorithm::crc32c);
+  const Client c = by(straight);
+  const Buffer window = *c.register_memory(memory.all());
+  ASSERT_TRUE(c.get("bucket", "key", window));
+  const auto verified_by = [&] {
+    const auto got = c.get("bucket", "key", window, {.verify_device = true});
+    EXPECT_TRUE(got) << got.error().message;
+    return got ? got->transfer.device_verified : DeviceVerified::none;
+  };
+  {
+    const NoMoreThreads none;
+    if (!none.holds()) GTEST_SKIP() << "threads cannot be forbidden here";
+    EXPECT_EQ(verified_by(), DeviceVerified::read_back);
+  }
+  EXPECT_EQ(verified_by(), DeviceVerified::kernel) << "it is tried again";
 }
 
 TEST_F(Verify, LoadingAKernelEndsWithItsCall) {
@@ -273,7 +386,10 @@ TEST_F(Verify, LoadingAKernelEndsWithItsCall) {
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ErrorCode::cancelled) << got.error().message;
   double_block("cuModuleLoadData", false);
-  EXPECT_TRUE(eventually([] { return double_calls("cuModuleUnload") == 1; }));
+  EXPECT_TRUE(eventually([&] {
+    return c.get("bucket", "key", window, {.verify_device = true})->transfer.device_verified == DeviceVerified::kernel;
+  }));
+  EXPECT_EQ(double_calls("cuModuleLoadData"), 1u) << "that call's is what is used then";
 }
 
 TEST_F(Verify, CountersHaveEachCallByItsWay) {

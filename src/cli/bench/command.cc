@@ -251,7 +251,8 @@ int run_bench(const BenchArguments& arguments) {
   const std::vector<Route> routes = routes_of(*plan);
   const auto local = std::ranges::find(routes, "local", &Route::provider);
   const bool own = arguments.client.endpoint.empty();
-  // On a device a server of its own is measured with GPUs that copy for it, then on this host without them, too.
+  // On a device, the native door's `local` is measured by a server of its own with GPUs that copy for it, then by one
+  // without; the other doors by the first.
   const bool both = own && plan->device && local != routes.end();
   auto server = server_of(arguments, both ? std::optional(true) : std::nullopt);
   if (!server) return own ? exit_failure : exit_usage;
@@ -338,9 +339,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", arguments->json, "one JSON object per row");
   command->footer(
       "Without --endpoint it starts `verbena server` on a temporary folder and free ports, and stops it at the "
-      "end. With --memory it does so twice: with gpudirect.enabled, and on this host also without.\nBytes are verified "
-      "by checksum before and after each timed section. server_cpu_s_per_gb is CPU seconds of "
-      "that\n"
+      "end. With --memory it does so twice where the native door's `local` is measured: with gpudirect.enabled, and "
+      "for `local` also without.\nBytes are verified by checksum before and after each timed section. "
+      "server_cpu_s_per_gb is CPU seconds of that\n"
       "server's process per 10^9 bytes; it is null for a server that was running already.");
   command->callback([arguments, &exit_code] { exit_code = run_bench(*arguments); });
 }

@@ -1,6 +1,7 @@
 #include "cli/bench/device.h"
 
 #include <dlfcn.h>
+#include <fmt/core.h>
 
 #include <thread>
 
@@ -8,6 +9,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "cli/bench/loop.h"
+#include "cli/report.h"
 #include "client/outcome.h"
 #include "memory/cuda.h"
 #include "memory/cuda_calls.h"
@@ -177,11 +179,16 @@ void wait_for_direct(const BenchServer& server, const std::string& bucket, const
   constexpr std::chrono::seconds at_most{20};
   constexpr std::chrono::milliseconds pause{50};
   const auto area = DeviceArea::make(device, 4 * KiB);
-  if (!area) return;
+  if (!area) return;  // the rows say so
+  std::string why = fmt::format("not within {} s", at_most.count());
   for (const Deadline until = deadline_in(at_most); SteadyClock::now() < until; std::this_thread::sleep_for(pause)) {
     const auto moved = moved_by_local(server.options(), bucket, **area);
-    if (!moved || moved->device_path == DevicePath::direct || !moved->fell_back_reason.empty()) return;
+    if (moved && moved->device_path == DevicePath::direct) return;
+    if (moved && moved->fell_back_reason.empty()) continue;
+    why = moved ? moved->fell_back_reason : moved.error().message;
+    break;
   }
+  report("bench", "no GPU copies for the server: " + why, exit_failure);
 }
 
 bool device_serves(const std::string& op) {

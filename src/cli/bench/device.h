@@ -37,7 +37,7 @@ class DeviceArea {
 // "get", "put", "get_many", "put_many", and "get_copy": a GET into host memory and the driver's copy of it.
 bool device_serves(const std::string& op);
 // Until a session of that server's goes the way `direct`, or says why not; for some seconds at most: a server's GPUs
-// copy a while after its doors are open.
+// copy a while after its doors are open. Standard error says if it does not go that way.
 void wait_for_direct(const BenchServer& server, const std::string& bucket, const BenchDevice& device);
 // As measure() and measure_many(), on device `plan.device`. The row has the way of the bytes.
 Outcome<BenchRow> measure_on_device(const Client& client, const BenchServer& server, const std::string& bucket,

@@ -1,6 +1,7 @@
 #include "client/api/device_sums.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
 #include "base/crc_combine.h"
@@ -15,6 +16,9 @@ Outcome<> go_on(const std::stop_token& stop) {
   return {};
 }
 
+// What a call waits at most for a kernel, which most drivers have compiled long before: its bytes are read back then.
+constexpr std::chrono::milliseconds kernel_wait_max{1000};
+
 // The kernel of a lane, loaded when it is needed first. Null: there is none, or not in time: then it is tried again
 // later.
 Outcome<DeviceCrc*> kernel_of(DeviceCopies& copies, Algorithm algorithm, const std::stop_token& stop) {
@@ -23,7 +27,7 @@ Outcome<DeviceCrc*> kernel_of(DeviceCopies& copies, Algorithm algorithm, const s
   if (lane.no_kernel || !memory::cuda::has_crc_kernel(algorithm)) return nullptr;
   const auto found = std::ranges::find_if(lane.kernels, [&](const auto& one) { return one->algorithm() == algorithm; });
   if (found != lane.kernels.end()) return found->get();
-  auto loaded = DeviceCrc::load(*lane.queue, algorithm, deadline_in(copies.limit()), stop);
+  auto loaded = DeviceCrc::load(*lane.queue, algorithm, deadline_in(std::min(copies.limit(), kernel_wait_max)), stop);
   if (!loaded) {
     if (loaded.error().kind == Kind::cancelled) return fault(std::move(loaded).error());
     lane.no_kernel = loaded.error().kind != Kind::late;
