@@ -45,6 +45,7 @@ class Cached:
 
     def put_ttl(self, world, key):
         content, maker, ttl_s = self.content(world, key), self.run.serial(), self.choose.choice(TTLS_S)
+        self.name_of_put(world, key, content, maker)
         call = Call("put", (content, maker, self.choose.choice((None, None, "*"))), key)
         body = body_of(content)
         done = self.written(world, call, lambda: self.door.put(world.bucket, world.keys[key], body, call.value[2], ttl_s))

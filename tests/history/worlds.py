@@ -143,10 +143,14 @@ class Client(Cached):
         if wrong:
             self.run.fail(f"{world.prefix} {call!r}: {wrong}")
 
-    def put(self, world, key, condition=None):
-        content, maker = self.content(world, key), self.run.serial()
+    def name_of_put(self, world, key, content, maker):
+        """A PUT by HTTP has an MD5 for its name, also if it gets no answer."""
         if self.door.name == "http" and world.group != "directory":
             world.named(maker, key, md5_of(content), "")
+
+    def put(self, world, key, condition=None):
+        content, maker = self.content(world, key), self.run.serial()
+        self.name_of_put(world, key, content, maker)
         call = Call("put", (content, maker, condition), key)
         return self.written(world, call, lambda: self.door.put(world.bucket, world.keys[key], body_of(content), condition))
 
