@@ -1,11 +1,7 @@
 #include "memory/cuda_crc.h"
 
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
-
 #include "memory/cuda_context.h"
+#include "memory/limited_call.h"
 
 namespace verbena::memory::cuda {
 
@@ -54,29 +50,7 @@ Outcome<std::unique_ptr<CrcModule>> CrcModule::load(const Driver& driver, void* 
 
 namespace {
 
-using LoadedModule = Outcome<std::unique_ptr<CrcModule>>;
-
-std::atomic<unsigned> loads_left_alone{0};  // threads that still load what no caller waits for
-
-// Of a caller and the thread that loads for it.
-struct ModuleLoad {
-  std::mutex mutex;
-  std::condition_variable_any ended;
-  std::optional<LoadedModule> outcome;
-  bool unwanted = false;
-
-  void finish(LoadedModule loaded) {
-    std::unique_lock lock(mutex);
-    if (!unwanted) {
-      outcome = std::move(loaded);
-      ended.notify_one();
-      return;
-    }
-    lock.unlock();
-    loaded = std::unexpected(Fault{});  // unloaded
-    --loads_left_alone;
-  }
-};
+std::atomic<unsigned> loads_left_alone{0};  // that no caller waits for
 
 }  // namespace
 
@@ -89,20 +63,16 @@ Outcome<std::unique_ptr<DeviceCrc>> DeviceCrc::load(Queue& queue, Algorithm algo
   if (loads_left_alone != 0) {
     return std::unexpected(Fault{Fault::Kind::late, "the driver still loads a kernel that was given up"});
   }
-  const auto load = std::make_shared<ModuleLoad>();
-  std::thread([load, &driver, context = queue.context_, given = text.empty() ? crc_kernel(algorithm) : text] {
-    load->finish(CrcModule::load(driver, context, given));
-  }).detach();
-  std::unique_lock lock(load->mutex);
-  load->ended.wait_until(lock, stop, until, [&] { return load->outcome.has_value(); });
-  if (!load->outcome) {
-    load->unwanted = true;
-    ++loads_left_alone;
+  const auto load = [&driver, context = queue.context_, given = text.empty() ? crc_kernel(algorithm) : text] {
+    return CrcModule::load(driver, context, given);
+  };
+  auto loaded = limited_call(load, loads_left_alone, until, stop);
+  if (!loaded) {
     if (stop.stop_requested()) return std::unexpected(Fault{Fault::Kind::cancelled, "cancelled by the caller"});
     return std::unexpected(Fault{Fault::Kind::late, "the driver did not load the kernel in time"});
   }
-  if (!*load->outcome) return std::unexpected(std::move(*load->outcome).error());
-  return std::unique_ptr<DeviceCrc>(new DeviceCrc(queue, algorithm, std::move(**load->outcome)));
+  if (!*loaded) return std::unexpected(std::move(*loaded).error());
+  return std::unique_ptr<DeviceCrc>(new DeviceCrc(queue, algorithm, std::move(**loaded)));
 }
 
 DeviceCrc::DeviceCrc(Queue& queue, Algorithm algorithm, std::unique_ptr<CrcModule> module)
