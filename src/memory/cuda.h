@@ -145,6 +145,7 @@ class Queue {
 
  private:
   friend class DeviceCrc;  // launches its kernel on the stream (cuda_crc.h)
+  friend class PageLock;   // for its device (cuda_lock.h)
   Queue(const Driver& driver, int device) : driver_(driver), device_(device) {}
   Outcome<> prepare();
   Outcome<> poll(void* event, const char* what, Deadline until, const std::stop_token& stop) const;

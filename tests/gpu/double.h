@@ -75,6 +75,8 @@ unsigned double_pageable();
 // Seen only where the double was linked, not loaded.
 bool double_sees_copies();
 void double_watch_copies(int byte);
+// One of instructions of the caller's own.
+void double_note_copy(const void* from, size_t size);
 uint64_t double_copied();
 // Misuse that a driver would not report: page-locked memory that was given up while a copy used it.
 unsigned double_misuse();

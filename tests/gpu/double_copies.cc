@@ -62,8 +62,10 @@ void* memmove(void* to, const void* from, size_t size) {
   return to;
 }
 bool double_sees_copies() { return true; }
+void double_note_copy(const void* from, size_t size) { note(from, size); }
 #else
 bool double_sees_copies() { return false; }
+void double_note_copy(const void*, size_t) {}
 #endif
 
 void double_watch_copies(int byte) {

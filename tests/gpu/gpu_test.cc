@@ -173,6 +173,7 @@ TEST_F(Gpu, BatchesScatterAndGather) {
     const auto untouched = memory.bytes(items[20].offset, size);
     EXPECT_TRUE(std::ranges::all_of(untouched, [](std::byte b) { return b == std::byte{0}; }));
   }
+  EXPECT_EQ(double_pageable(), 0u);
 }
 
 TEST_F(Gpu, AsynchronousCallsToo) {

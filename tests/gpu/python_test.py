@@ -37,9 +37,34 @@ class Tensor:
 
     def __dlpack__(self, stream=None):
         self.streams.append(stream)
+        return self.capsule(self.managed, b"dltensor")
+
+    @staticmethod
+    def capsule(managed, name):
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return make(ctypes.addressof(self.managed), b"dltensor", None)
+        return make(ctypes.addressof(managed), name, None)
+
+
+class VersionedTensor(Tensor):
+    """A tensor of DLPack's version 1, or of a later one, with its flags."""
+
+    READ_ONLY, COPIED = 1, 2
+
+    class Versioned(ctypes.Structure):
+        _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+                    ("flags", ctypes.c_uint64), *Tensor.Managed._fields_[:-2]]
+
+    def __init__(self, array, flags=0, version=1):
+        super().__init__(array)
+        tensor = [getattr(self.managed, name) for name, _ in Tensor.Managed._fields_[:-2]]
+        self.versioned = self.Versioned(version, 0, None, None, flags, *tensor)
+        self.asked = []
+
+    def __dlpack__(self, stream=None, max_version=None):
+        self.streams.append(stream)
+        self.asked.append(max_version)
+        return self.capsule(self.versioned, b"dltensor_versioned")
 
 
 class Arrays(PythonCase):
@@ -125,10 +150,51 @@ class Arrays(PythonCase):
         with self.assertRaisesRegex(BufferError, "contiguous"):
             self.client.put("bucket", "dlpack", Tensor(array, stride=2))
 
+    def test_dlpack_tensors_of_version_1_say_what_is_read_only(self):
+        array = self.array(3000)
+        array.set(b"v" * 3000)
+        tensor = VersionedTensor(array)
+        self.client.put("bucket", "versioned", tensor)
+        self.assertEqual((tensor.streams, tensor.asked), ([own(1, 0)], [(1, 0)]))
+        self.assertEqual(bytes(self.client.get("bucket", "versioned")), b"v" * 3000)
+        array.set(bytes(3000))
+        self.client.get_into("bucket", "versioned", tensor)
+        self.assertEqual(array.get(), b"v" * 3000)
+        read_only = VersionedTensor(array, VersionedTensor.READ_ONLY)
+        self.client.put("bucket", "read only", read_only)
+        places = [("bucket", "versioned", 0, 3000)]
+        with self.client.register(read_only) as window:
+            self.client.put("bucket", "read only", window)
+            for filled in (read_only, window):
+                with self.assertRaisesRegex(BufferError, "read-only"):
+                    self.client.get_into("bucket", "versioned", filled)
+                with self.assertRaisesRegex(BufferError, "read-only"):
+                    self.client.get_many(places, filled)
+        for wrong, why in ((VersionedTensor(array, VersionedTensor.COPIED), "copy"), (VersionedTensor(array, version=2), "version")):
+            with self.assertRaisesRegex(BufferError, why):
+                self.client.put("bucket", "wrong", wrong)
+
+    def test_tensors_in_host_memory_say_what_is_read_only(self):
+        data, array = self.locked(3)
+        written = data.raw
+        self.client.put("bucket", "host", VersionedTensor(array, VersionedTensor.READ_ONLY | VersionedTensor.COPIED))
+        ctypes.memset(data, 0, 3000)
+        for flags, why in ((VersionedTensor.READ_ONLY, "read-only"), (VersionedTensor.COPIED, "copy")):
+            with self.assertRaisesRegex(BufferError, why):
+                self.client.get_into("bucket", "host", VersionedTensor(array, flags))
+        self.assertEqual(data.raw, bytes(3000))
+        self.client.get_into("bucket", "host", VersionedTensor(array))
+        self.assertEqual(data.raw, written)
+
+    @staticmethod
+    def locked(kind):
+        """Page-locked memory, and the array in it."""
+        data = ctypes.create_string_buffer(os.urandom(3000), 3000)
+        return data, type("Locked", (), {"size": 3000, "address": ctypes.addressof(data), "driver": type("", (), {"dlpack_type": kind})})
+
     def test_page_locked_tensors_are_host_memory(self):
         for kind in (3, 11):
-            data = ctypes.create_string_buffer(os.urandom(3000), 3000)
-            array = type("Locked", (), {"size": 3000, "address": ctypes.addressof(data), "driver": type("", (), {"dlpack_type": kind})})
+            data, array = self.locked(kind)
             put = self.client.put("bucket", "locked", Tensor(array))
             self.assertEqual((put.device_path, bytes(self.client.get("bucket", "locked"))), ("", data.raw))
 
@@ -162,6 +228,9 @@ class Arrays(PythonCase):
             self.client.put("bucket", "wrong", self.array(10, data=(id(self), False)))
         self.client.put("bucket", "empty", self.array(0))
         self.assertEqual(self.client.get_into("bucket", "empty", self.array(0)).bytes, 0)
+        for empty in (self.array(0), bytearray()):
+            with self.assertRaises(ValueError):
+                self.client.register(empty)
 
     def other_process(self, device, address=0, server=None, **environment):
         """The client in a process of its own: its memory on that device, or that address of this process."""

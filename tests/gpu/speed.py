@@ -20,7 +20,6 @@ from verbena_server import boto3_client  # noqa: E402
 import verbena  # noqa: E402
 from verbena import _safetensors  # noqa: E402
 
-COPIES_BY_A_CPU = {"peer": 0, "direct": 0, "shared": 1}  # on the way of a GET from the hot tier (docs/gpu.md)
 FILES = 32  # of the weights: an object of more than 1 GiB has no place in the hot tier
 TENSORS = 4  # of each
 GET_SIZE, GETS_AT_ONCE = 16 << 20, 8  # as verbena.torch.load_file has them
@@ -194,7 +193,7 @@ class Speed:
         self.row(what, by, wanted, lambda: on_array(measure))
         if beside_user:
             self.row(what, by, ">= 10", lambda: on_array(beside))
-        self.table.add((self.card, "copies by a CPU on that way", by), lambda: self.copies_by_a_cpu(by))
+        self.table.add((self.card, "ways taken by that batch", by), lambda: self.ways_taken(by))
 
     def many_copies(self, places, data, piece, compare):
         """The faster of one asynchronous copy for each place, and one call for all of them."""
@@ -242,14 +241,13 @@ class Speed:
         compare("the driver")
         return f"this client's GETs by HTTP and the driver's copies (there is no {', no '.join(lacking)})", brought
 
-    def copies_by_a_cpu(self, by):
-        """Of the batches, by the ways that their client has counted."""
+    def ways_taken(self, by):
+        """By the calls with the batches, as their client has counted them; docs/gpu.md has the copies by a CPU of each way."""
         assert self.counted is not None, "the batch has failed"
+        assert not self.counted["failed"], self.counted
         went = {way: self.counted[way] for way in ("staged", "shared", "direct", "peer") if self.counted[way]}
-        assert set(went) <= set(COPIES_BY_A_CPU) and not self.counted["failed"], self.counted
-        copies = sum(COPIES_BY_A_CPU[way] * calls for way, calls in went.items()) / sum(went.values())
         told = ", ".join(f"{calls} {way}" for way, calls in went.items())
-        return f"copies: {copies:g}", f"calls that the client has counted: {told}", "", "", "1" if by.endswith("shared") else "0"
+        return told, "calls that the client has counted", "", "", by.rpartition(", ")[2]
 
     def weights(self, server, by):
         weights = Weights(self.driver, self.options, by)

@@ -3,7 +3,7 @@
 
 #include "native.h"
 
-// https://dmlc.github.io/dlpack/latest/c_api.html, version 0.
+// https://dmlc.github.io/dlpack/latest/c_api.html, version 1, and 0 of producers that have no other.
 typedef struct { int32_t type, id; } DLDevice;
 typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;
 typedef struct {
@@ -19,6 +19,14 @@ typedef struct DLManagedTensor {
   void* context;
   void (*deleter)(struct DLManagedTensor*);
 } DLManagedTensor;
+typedef struct DLManagedTensorVersioned {
+  struct { uint32_t major, minor; } version;
+  void* context;
+  void (*deleter)(struct DLManagedTensorVersioned*);
+  uint64_t flags;
+  DLTensor tensor;
+} DLManagedTensorVersioned;
+enum { dl_version = 1, dl_read_only = 1, dl_copied = 2 };
 enum { dl_cpu = 1, dl_cuda = 2, dl_cuda_host = 3, dl_rocm = 10, dl_rocm_host = 11, dl_uint = 1 };
 
 // A CPU reads and writes it: page-locked memory, too.
@@ -35,6 +43,44 @@ static bool contiguous(const DLTensor* tensor, size_t* bytes) {
   return !__builtin_mul_overflow(count, item, bytes);
 }
 
+// A capsule of version 1 if the producer knows that argument: `keywords`, of __dlpack__, gets it, and is given up.
+static PyObject* call_dlpack(PyObject* object, PyObject* keywords) {
+  PyObject* method = PyObject_GetAttrString(object, "__dlpack__");
+  PyObject* none = PyTuple_New(0);
+  PyObject* version = Py_BuildValue("(ii)", dl_version, 0);
+  PyObject* capsule = NULL;
+  if (method != NULL && none != NULL && version != NULL && keywords != NULL &&
+      PyDict_SetItemString(keywords, "max_version", version) == 0) {
+    capsule = PyObject_Call(method, none, keywords);
+    if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+      PyErr_Clear();
+      if (PyDict_DelItemString(keywords, "max_version") == 0) capsule = PyObject_Call(method, none, keywords);
+    }
+  }
+  Py_XDECREF(method);
+  Py_XDECREF(none);
+  Py_XDECREF(version);
+  Py_XDECREF(keywords);
+  return capsule;
+}
+
+// NULL with an exception. Version 0 has no flags: then none is set.
+static const DLTensor* tensor_in(PyObject* capsule, uint64_t* flags) {
+  *flags = 0;
+  if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    const DLManagedTensor* managed = PyCapsule_GetPointer(capsule, "dltensor");
+    return managed == NULL ? NULL : &managed->tensor;
+  }
+  const DLManagedTensorVersioned* managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+  if (managed == NULL) return NULL;
+  if (managed->version.major != dl_version) {
+    PyErr_SetString(PyExc_BufferError, "a DLPack tensor of another version than 0 and 1");
+    return NULL;
+  }
+  *flags = managed->flags;
+  return &managed->tensor;
+}
+
 int dlpack_kind(PyObject* object) {
   if (!PyObject_HasAttrString(object, "__dlpack_device__")) return VERBENA_MEMORY_HOST;
   PyObject* device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
@@ -45,36 +91,33 @@ int dlpack_kind(PyObject* object) {
 }
 
 PyObject* dlpack_after_producer(PyObject* object, int kind) {
-  PyObject* method = PyObject_GetAttrString(object, "__dlpack__");
-  PyObject* none = PyTuple_New(0);
-  PyObject* keywords = Py_BuildValue("{s:i}", "stream", kind == VERBENA_MEMORY_ROCM ? 0 : 1);  // the default stream
-  PyObject* capsule = method == NULL || none == NULL || keywords == NULL ? NULL : PyObject_Call(method, none, keywords);
-  Py_XDECREF(method);
-  Py_XDECREF(none);
-  Py_XDECREF(keywords);
-  return capsule;
+  // The default stream.
+  return call_dlpack(object, Py_BuildValue("{s:i}", "stream", kind == VERBENA_MEMORY_ROCM ? 0 : 1));
 }
 
 bool describe_dlpack(PyObject* object, verbena_device_memory* memory) {
   PyObject* capsule = dlpack_after_producer(object, memory->kind);
   if (capsule == NULL) return false;
   size_t size = 0;
+  uint64_t flags = 0;
   const int32_t type = memory->kind == VERBENA_MEMORY_ROCM ? dl_rocm : dl_cuda;
-  const DLManagedTensor* managed = PyCapsule_GetPointer(capsule, "dltensor");
-  const bool ok = managed != NULL && managed->tensor.device.type == type && contiguous(&managed->tensor, &size);
+  const DLTensor* tensor = tensor_in(capsule, &flags);
+  const bool ok = tensor != NULL && (flags & dl_copied) == 0 && tensor->device.type == type && contiguous(tensor, &size);
   if (ok) {
-    memory->address = (uint64_t)(uintptr_t)managed->tensor.data + managed->tensor.byte_offset;
+    memory->address = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
     memory->size = size;
     memory->any_device = 0;
-    memory->device = managed->tensor.device.id;
+    memory->device = tensor->device.id;
+    memory->read_only = (flags & dl_read_only) != 0;
   } else if (!PyErr_Occurred()) {
-    PyErr_SetString(PyExc_BufferError, "the tensor on the device is not contiguous");
+    PyErr_SetString(PyExc_BufferError, (flags & dl_copied) != 0 ? "DLPack gives a copy of the tensor on the device"
+                                                                : "the tensor on the device is not contiguous");
   }
   Py_DECREF(capsule);  // the object itself keeps the memory
   return ok;
 }
 
-static bool open_dlpack(Memory* memory, PyObject* object) {
+static bool open_dlpack(Memory* memory, PyObject* object, bool writable) {
   PyObject* device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
   if (device == NULL) return false;
   const long kind = PyTuple_Check(device) ? PyLong_AsLong(PyTuple_GetItem(device, 0)) : -1;
@@ -83,15 +126,20 @@ static bool open_dlpack(Memory* memory, PyObject* object) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_BufferError, "the tensor is not in host memory: only that is served");
     return false;
   }
-  memory->capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
+  memory->capsule = call_dlpack(object, PyDict_New());
   if (memory->capsule == NULL) return false;
-  const DLManagedTensor* managed = PyCapsule_GetPointer(memory->capsule, "dltensor");
-  if (managed == NULL) return false;
-  if (!in_host_memory(managed->tensor.device.type) || !contiguous(&managed->tensor, &memory->size)) {
+  uint64_t flags = 0;
+  const DLTensor* tensor = tensor_in(memory->capsule, &flags);
+  if (tensor == NULL) return false;
+  if (!in_host_memory(tensor->device.type) || !contiguous(tensor, &memory->size)) {
     PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous in host memory");
     return false;
   }
-  memory->data = (char*)managed->tensor.data + managed->tensor.byte_offset;
+  if (writable && (flags & (dl_read_only | dl_copied)) != 0) {
+    PyErr_SetString(PyExc_BufferError, (flags & dl_copied) != 0 ? "DLPack gives a copy of the tensor" : "the tensor is read-only");
+    return false;
+  }
+  memory->data = (char*)tensor->data + tensor->byte_offset;
   return true;  // the capsule's own destructor frees the tensor, since it was not renamed
 }
 
@@ -136,7 +184,7 @@ bool open_memory(Memory* memory, PyObject* object, bool writable) {
     return true;
   }
   if (!PyObject_CheckBuffer(object) && PyObject_HasAttrString(object, "__dlpack__")) {
-    if (open_dlpack(memory, object)) return true;
+    if (open_dlpack(memory, object, writable)) return true;
     close_memory(memory);
     return false;
   }

@@ -117,7 +117,7 @@ DeviceCopies::~DeviceCopies() {
     lanes_.give_up(std::move(lane_));
     return;
   }
-  lane_->large = {};
+  end_large();
   if (!failed_) lanes_.give_back(std::move(lane_));
 }
 
@@ -142,6 +142,45 @@ Outcome<> DeviceCopies::read(MutableBytes into, uint64_t from) {
   if (queued) return {};
   failed_ = true;
   return fault(std::move(queued).error());
+}
+
+void DeviceCopies::end_large() {
+  lane_->large_lock.reset();
+  lane_->large = {};
+}
+
+Outcome<> DeviceCopies::enlarge(Buffer memory, const std::stop_token& stop) {
+  end_large();
+  lane_->large = std::move(memory);
+  auto locked = memory::cuda::PageLock::take(*lane_->queue, lane_->large.bytes(),
+                                             std::make_shared<Buffer>(lane_->large), deadline_in(limit_), stop);
+  if (locked) {
+    lane_->large_lock = std::move(*locked);
+    return {};
+  }
+  // A refusal costs time alone: the driver copies through memory of its own. One that does not answer would not end.
+  if (locked.error().kind == Fault::Kind::failed) return {};
+  return fault(std::move(locked).error());
+}
+
+// Two pieces in flight.
+template <class Copy>
+Outcome<> DeviceCopies::in_pieces(size_t size, Copy copy) {
+  for (size_t at = 0; at < size; at += DeviceLane::half) {
+    const unsigned number = at / DeviceLane::half % 2;
+    OUT_TRY(wait(number));
+    OUT_TRY(copy(at, std::min(DeviceLane::half, size - at)));
+    OUT_TRY(mark(number));
+  }
+  return {};
+}
+
+Outcome<> DeviceCopies::write_large(uint64_t to, Bytes from) {
+  return in_pieces(from.size(), [&](size_t at, size_t size) { return write(to + at, from.subspan(at, size)); });
+}
+
+Outcome<> DeviceCopies::read_large(MutableBytes into, uint64_t from) {
+  return in_pieces(into.size(), [&](size_t at, size_t size) { return read(into.subspan(at, size), from + at); });
 }
 
 Outcome<> DeviceCopies::mark(unsigned half) {

@@ -12,6 +12,7 @@
 #include "client/peer_memory.h"
 #include "memory/cuda.h"
 #include "memory/cuda_crc.h"
+#include "memory/cuda_lock.h"
 
 namespace verbena::client {
 
@@ -85,7 +86,8 @@ struct DeviceLane {
   static constexpr size_t half = 4 * MiB;
 
   Buffer ring;
-  Buffer large = {};  // of an item that does not fit the ring
+  Buffer large = {};                                     // of bytes that do not fit the ring
+  std::unique_ptr<memory::cuda::PageLock> large_lock{};  // null: the driver does not page-lock it
   MutableBytes bytes;
   const NativeMemory* native = nullptr;        // the ring is shared with a server
   std::weak_ptr<NativeSession> session{};      // which has it
@@ -136,6 +138,12 @@ class DeviceCopies {
   Outcome<> after(const DeviceMemory& memory, const std::stop_token& stop);
   Outcome<> write(uint64_t to, Bytes from);
   Outcome<> read(MutableBytes into, uint64_t from);
+  // Memory beside the ring, page-locked if the driver does that. Copies with earlier one have ended.
+  // timed_out: the driver does not answer.
+  Outcome<> enlarge(Buffer memory, const std::stop_token& stop);
+  // Between that memory and a device: in pieces with a limit of time for each. No other copies are in progress.
+  Outcome<> write_large(uint64_t to, Bytes from);
+  Outcome<> read_large(MutableBytes into, uint64_t from);
   Outcome<> mark(unsigned half);
   // The copies of this half have ended.
   Outcome<> wait(unsigned half);
@@ -143,6 +151,10 @@ class DeviceCopies {
   Outcome<> finish();
 
  private:
+  template <class Copy>
+  Outcome<> in_pieces(size_t size, Copy copy);
+  void end_large();
+
   DeviceLanes& lanes_;
   std::unique_ptr<DeviceLane> lane_;
   std::chrono::milliseconds limit_;

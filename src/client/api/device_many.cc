@@ -78,10 +78,10 @@ class DeviceMany {
   // The windows of a group's message: host memory instead of the device's.
   Outcome<std::vector<Buffer>> windows_for(size_t group) {
     Buffer host = copies_.lane().ring.slice(half_of(group) * DeviceLane::half, DeviceLane::half);
-    if (groups_[group].staged > DeviceLane::half) {
+    if (large(group)) {
       OUT_TRY(copies_.finish());  // of an earlier large item
-      OUT_ASSIGN(copies_.lane().large, impl_.allocate(groups_[group].staged));
-      host = copies_.lane().large;
+      OUT_ASSIGN(host, impl_.allocate(groups_[group].staged));
+      OUT_TRY(copies_.enlarge(host, {}));
     }
     std::vector<Buffer> windows(windows_.begin(), windows_.end());
     for (Buffer& window : windows) {
@@ -120,7 +120,8 @@ class DeviceMany {
       for (size_t i = now.first; i < now.first + now.count; ++i) {
         if (results_[i].error || !on_device(items_[i])) continue;
         const size_t bytes = std::min<uint64_t>(results_[i].bytes, items_[i].size);
-        OUT_TRY(copies_.write(address(items_[i]), place(windows, i).first(bytes)));
+        const Bytes from = place(windows, i).first(bytes);
+        OUT_TRY(large(group) ? copies_.write_large(address(items_[i]), from) : copies_.write(address(items_[i]), from));
       }
       OUT_TRY(copies_.mark(half_of(group)));
     }
@@ -131,7 +132,9 @@ class DeviceMany {
     OUT_ASSIGN(fetched_[half_of(group)], windows_for(group));
     const DeviceGroup& now = groups_[group];
     for (size_t i = now.first; i < now.first + now.count; ++i) {
-      if (on_device(items_[i])) OUT_TRY(copies_.read(place(fetched_[half_of(group)], i), address(items_[i])));
+      if (!on_device(items_[i])) continue;
+      const MutableBytes into = place(fetched_[half_of(group)], i);
+      OUT_TRY(large(group) ? copies_.read_large(into, address(items_[i])) : copies_.read(into, address(items_[i])));
     }
     return copies_.mark(half_of(group));
   }

@@ -1,4 +1,4 @@
-// PUT from a device's memory: the device copies into a lane's ring, or through it.
+// PUT from a device's memory: the device copies into a lane's ring, through it, or into memory for the whole object.
 #include <cstring>
 
 #include "client/api/client_impl.h"
@@ -92,7 +92,10 @@ Outcome<PutReply> Client::Impl::own_put(const std::string& bucket, const std::st
     return put_stream(bucket, key, fill, sized);
   }
   OUT_ASSIGN(const Buffer staged, allocate(from.size()));
-  OUT_TRY(reader.fill(staged.bytes()));
+  OUT_TRY(copies.enlarge(staged, options.cancel));
+  // What is not page-locked is copied through the ring, which is.
+  if (copies.lane().large_lock) OUT_TRY(copies.read_large(staged.bytes(), address));
+  if (!copies.lane().large_lock) OUT_TRY(reader.fill(staged.bytes()));
   OUT_TRY(copies.finish());
   return put(bucket, key, memory_of(staged), options);
 }
