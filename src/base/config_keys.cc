@@ -1,4 +1,6 @@
 // The table of configuration keys.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -287,8 +287,7 @@ def a_server_that_dies_in_a_sealed_transfer_leaves_no_wrong_byte():
         for op, direction in (("get", "write"), ("put", "read")):
             client = killed_in_mid_transfer(server, op, direction, lambda _: server.kill())
             server.start()
-            client.must_succeed("native", 220)
-            assert client.said("error"), "nobody noticed"
+            client.must_succeed("native", 220)  # by the new server: the old one had not moved all of it
         assert server.metric('verbena_sealed_refused_total{what="plain_message"}') == 0
 
 
