@@ -22,6 +22,12 @@ std::string checksum(Algorithm algorithm, Bytes bytes) {
 class Verify : public Direct {
  protected:
   Client by(const Way& way) { return client(way.via, way.provider); }
+  // Whose calls may take so long.
+  Client with_limit(std::chrono::milliseconds most) {
+    ClientOptions given = options(Via::native, "local");
+    given.operation_timeout = most;
+    return *Client::connect(given);
+  }
   void store(const std::string& key, const std::vector<std::byte>& bytes, Algorithm algorithm) {
     const auto put = http().put("bucket", key, bytes, {.checksum = checksum(algorithm, bytes)});
     ASSERT_TRUE(put) << put.error().message;
@@ -239,9 +245,7 @@ TEST_F(Verify, AKernelThatIsNotLoadedInTimeIsNotWaitedFor) {
   OnDevice memory(mib);
   const auto bytes = random_bytes(mib, 8);
   store("key", bytes, Algorithm::crc32c);
-  ClientOptions given = options(Via::native, "local");
-  given.operation_timeout = std::chrono::milliseconds(500);
-  const Client c = *Client::connect(given);
+  const Client c = with_limit(std::chrono::milliseconds(500));
   const Buffer window = *c.register_memory(memory.all());
   const auto verified_by = [&] {
     memory.set(std::vector<std::byte>(mib));
@@ -265,9 +269,7 @@ TEST_F(Verify, AKernelIsWaitedForShortlyHoweverLongTheCallMayTake) {
   OnDevice memory(mib);
   const auto bytes = random_bytes(mib, 10);
   store("key", bytes, Algorithm::crc32c);
-  ClientOptions given = options(Via::native, "local");
-  given.operation_timeout = std::chrono::hours(1);
-  const Client c = *Client::connect(given);
+  const Client c = with_limit(std::chrono::hours(1));
   const Buffer window = *c.register_memory(memory.all());
   double_block("cuModuleLoadData", true);
   std::stop_source stop;
@@ -289,9 +291,7 @@ TEST_F(Verify, ADeviceWhoseDriverLoadsNoKernelConcernsNoOther) {
   if (is_hip()) GTEST_SKIP() << "which takes no text of a kernel";
   OnDevice one(mib, 0), other(mib, 1);
   store("key", random_bytes(mib, 11), Algorithm::crc32c);
-  ClientOptions given = options(Via::native, "local");
-  given.operation_timeout = std::chrono::milliseconds(500);
-  const Client c = *Client::connect(given);
+  const Client c = with_limit(std::chrono::milliseconds(500));
   const Buffer first = *c.register_memory(one.all()), second = *c.register_memory(other.all());
   const auto verified_by = [&](const Buffer& window) {
     const auto got = c.get("bucket", "key", window, {.verify_device = true});
@@ -372,9 +372,7 @@ TEST_F(Verify, LoadingAKernelEndsWithItsCall) {
   OnDevice memory(mib);
   const auto bytes = random_bytes(mib, 9);
   store("key", bytes, Algorithm::crc32c);
-  ClientOptions given = options(Via::native, "local");
-  given.operation_timeout = std::chrono::hours(1);
-  const Client c = *Client::connect(given);
+  const Client c = with_limit(std::chrono::hours(1));
   const Buffer window = *c.register_memory(memory.all());
   double_block("cuModuleLoadData", true);
   std::stop_source stop;

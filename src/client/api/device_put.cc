@@ -94,8 +94,11 @@ Outcome<PutReply> Client::Impl::own_put(const std::string& bucket, const std::st
   OUT_ASSIGN(const Buffer staged, allocate(from.size()));
   OUT_TRY(copies.enlarge(staged, options.cancel));
   // What is not page-locked is copied through the ring, which is.
-  if (copies.lane().large_lock) OUT_TRY(copies.read_large(staged.bytes(), address));
-  if (!copies.lane().large_lock) OUT_TRY(reader.fill(staged.bytes()));
+  if (copies.lane().large_lock) {
+    OUT_TRY(copies.read_large(staged.bytes(), address));
+  } else {
+    OUT_TRY(reader.fill(staged.bytes()));
+  }
   OUT_TRY(copies.finish());
   return put(bucket, key, memory_of(staged), options);
 }
