@@ -87,7 +87,7 @@ void BodyDigests::leave_crc32c_to(const store::ObjectWriter& writer) {
 
 void BodyDigests::update(Bytes bytes) {
   update_all_but_md5(bytes);
-  if (running_md5_ && !md5_is_left_) running_md5_->update(bytes);
+  if (Md5* const md5 = running_md5()) md5->update(bytes);
 }
 
 void BodyDigests::update_all_but_md5(Bytes bytes) {

@@ -34,7 +34,8 @@ class BodyDigests {
 
   // update() in two halves, so that the MD5s of several bodies can be computed together (Md5::update_all).
   void update_all_but_md5(Bytes bytes);
-  Md5* running_md5() { return running_md5_ ? &*running_md5_ : nullptr; }  // null: not wanted
+  // Null: not wanted, or left to the source.
+  Md5* running_md5() { return running_md5_ && !md5_is_left_ ? &*running_md5_ : nullptr; }
 
  private:
   std::vector<Digest> running_;

@@ -10,6 +10,7 @@
 #include "memory/gives_chunk.h"
 #include "s3/objects/body_digests.h"
 #include "s3/objects/encryption.h"
+#include "s3/objects/md5_together.h"
 
 namespace verbena::s3 {
 namespace {
@@ -25,6 +26,10 @@ size_t next_read(std::optional<uint64_t> size, uint64_t have, size_t offer) {
 std::optional<memory::Chunk> give_all(memory::Source& body) {
   auto* const gives = dynamic_cast<memory::GivesChunk*>(&body);
   return gives == nullptr ? std::nullopt : gives->give_all();
+}
+
+bool digests_together(BodyDigests& digests, Bytes bytes) {
+  return bytes.size() >= md5_together_min && digests.running_md5() != nullptr;
 }
 
 // Fills one lease from the body, leased when its first byte has arrived, and digests it. An empty chunk: the end.
@@ -45,7 +50,12 @@ Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& bod
   reads.end();
   end = got < lease.size();
   const Bytes bytes = Bytes(lease.bytes()).first(got);
-  digests.update(bytes);
+  if (digests_together(digests, bytes)) {
+    digests.update_all_but_md5(bytes);
+    co_await update_md5_together(*digests.running_md5(), bytes);
+  } else {
+    digests.update(bytes);
+  }
   co_return memory::Chunk{std::move(lease), bytes};
 }
 
