@@ -44,6 +44,44 @@ add_library(verbena_ldap INTERFACE)
 target_include_directories(verbena_ldap SYSTEM INTERFACE ${LDAP_INCLUDE_DIRS} ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(verbena_ldap INTERFACE ${CMAKE_DL_LIBS})
 
+# AES-256-GCM by VAES and AVX-512, of ipsec-mb, where OpenSSL has no such loop: before 3.1 (src/base/aead_vaes.cc). Of its
+# static library: three objects of it are linked, and no package is needed at run time. The functions are not those of
+# its header, so what links is what counts.
+set(VERBENA_IPSEC_MB "")
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(aes_gcm "OpenSSL ${OPENSSL_VERSION}")
+elseif(OPENSSL_VERSION VERSION_GREATER_EQUAL 3.1)
+  set(aes_gcm "OpenSSL ${OPENSSL_VERSION}, which uses VAES")
+else()
+  find_library(IPSEC_MB_LIBRARY libIPSec_MB.a)
+  if(IPSEC_MB_LIBRARY)
+    include(CheckCSourceCompiles)
+    set(CMAKE_REQUIRED_LIBRARIES ${IPSEC_MB_LIBRARY})
+    check_c_source_compiles("
+      #define NO_COMPAT_IMB_API_053
+      #include <intel-ipsec-mb.h>
+      void aes_keyexp_256_enc_avx512(const void *, void *);
+      void aes_gcm_precomp_256_vaes_avx512(struct gcm_key_data *);
+      void aes_gcm_enc_256_vaes_avx512(void), aes_gcm_dec_256_vaes_avx512(void), aes_gcm_init_256_vaes_avx512(void);
+      void aes_gcm_enc_256_update_vaes_avx512(void), aes_gcm_enc_256_finalize_vaes_avx512(void);
+      int main(void) {
+        static struct gcm_key_data key;
+        aes_keyexp_256_enc_avx512(\"\", key.expanded_keys);
+        aes_gcm_precomp_256_vaes_avx512(&key);
+        aes_gcm_enc_256_vaes_avx512(), aes_gcm_dec_256_vaes_avx512(), aes_gcm_init_256_vaes_avx512();
+        aes_gcm_enc_256_update_vaes_avx512(), aes_gcm_enc_256_finalize_vaes_avx512();
+        return sizeof key.ghash_keys.vaes_avx512 == 0;
+      }" IPSEC_MB_HAS_VAES)
+    unset(CMAKE_REQUIRED_LIBRARIES)
+  endif()
+  set(aes_gcm "OpenSSL ${OPENSSL_VERSION}, which has no VAES; libipsec-mb-dev would have it")
+  if(IPSEC_MB_HAS_VAES)
+    set(VERBENA_IPSEC_MB ${IPSEC_MB_LIBRARY})
+    set(aes_gcm "${IPSEC_MB_LIBRARY} on processors with VAES, else OpenSSL ${OPENSSL_VERSION}")
+  endif()
+endif()
+message(STATUS "AES-256-GCM by ${aes_gcm}")
+
 # librados, only for the program with the engine over Ceph (src/cli/rados).
 find_path(RADOS_INCLUDE rados/librados.hpp REQUIRED)
 find_library(RADOS_LIBRARY rados REQUIRED)

@@ -96,6 +96,7 @@ def main():
         for name, text in metadata(version, tag).items():
             (info / name).write_text(text)
         shutil.copy(ROOT / "LICENSE", info / "LICENSE")
+        shutil.copy(ROOT / "deploy" / "debian" / "copyright", info / "LICENSE.linked")  # of what is linked in
         record = []
         wheel = out / f"verbena-{version}-{tag}.whl"
         with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:

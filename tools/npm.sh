@@ -14,6 +14,7 @@ rm -rf "$layout"
 mkdir -p "$layout/program" "$layout/lib"
 cp -r "$root"/deploy/npm/. "$layout/"
 cp "$root/LICENSE" "$layout/"
+cp "$root/deploy/debian/copyright" "$layout/LICENSE.linked"   # of what is linked in
 sed -i -e "s/@VERSION@/$version/" -e "s/@CPU@/$cpu/" "$layout/package.json"
 strip -o "$layout/program/verbena" "$program"
 # All that it links but the C library, which has to be that of the machine it runs on.

@@ -34,7 +34,7 @@ if [ -n "${3:-}" ]; then
     --customize-hook="chroot \"\$1\" apt-get -qq -y --no-install-recommends -a $arch build-dep /needs" "$2" "$work/root"
   build+=("--host-arch=$arch")
 elif [ -n "${2:-}" ]; then
-  needs=$(sed -n '/^Build-Depends:/,/^Description:/p' deploy/debian/control | sed -E 's/^Build-Depends://; /^Description:/d; s/\([^)]*\)//g; s/\|[^,]*//g; s/:any//g' |
+  needs=$(sed -n '/^Build-Depends:/,/^Description:/p' deploy/debian/control | sed -E 's/^Build-Depends://; /^Description:/d; s/\([^)]*\)//g; s/\|[^,]*//g; s/:any//g; '"s/ \[$arch\]//g; s/[^,]*\[[^]]*\],?//g" |
     tr -d ' \n' | sed 's/debhelper-compat/debhelper/')
   "${bootstrap[@]}" --include="$needs,libfabric-dev" "$2" "$work/root"
 fi

@@ -183,8 +183,10 @@ Finding judge_processor(const std::string& aes_instructions, const std::string& 
     out.health = Health::warn;
     out.found = "no AES instructions: TLS and encrypted objects are slow";
   } else if (!leaves_vaes_unused.empty()) {
-    out.found += "; VAES present, and " + leaves_vaes_unused + " does not use it for AES-GCM (3.1 and later do)";
-  } else if (aes_instructions == "AES-NI") {
+    const bool used = aes_instructions.starts_with("AES-NI, VAES");
+    out.found += fmt::format("; {}{} does not use {} for AES-GCM (3.1 and later do)",
+                             used ? "TLS by " : "VAES present, and ", leaves_vaes_unused, used ? "VAES" : "it");
+  } else if (aes_instructions.starts_with("AES-NI (")) {
     out.found += "; VAES with AVX-512 absent";
   }
   return out;

@@ -203,12 +203,14 @@ TEST_F(DoctorOfEncryption, SaysSoWhereADeviceHasNoNetworkDevice) {
 }
 
 TEST_F(DoctorOfEncryption, TellsAnInstructionThatIsMissing) {
-  EXPECT_EQ(judge_processor("AES-NI, VAES", "").found, "AES-NI, VAES");
-  EXPECT_EQ(judge_processor("ARMv8 AES", "").found, "ARMv8 AES");
-  EXPECT_EQ(judge_processor("AES-NI", "").found, "AES-NI; VAES with AVX-512 absent");
-  EXPECT_EQ(judge_processor("AES-NI", "OpenSSL 3.0.19").found,
-            "AES-NI; VAES present, and OpenSSL 3.0.19 does not use it for AES-GCM (3.1 and later do)");
-  EXPECT_EQ(judge_processor("AES-NI", "").health, Health::ok);
+  EXPECT_EQ(judge_processor("AES-NI, VAES (OpenSSL 3.5.1)", "").found, "AES-NI, VAES (OpenSSL 3.5.1)");
+  EXPECT_EQ(judge_processor("ARMv8 AES (OpenSSL 3.0.19)", "").found, "ARMv8 AES (OpenSSL 3.0.19)");
+  EXPECT_EQ(judge_processor("AES-NI (OpenSSL 3.0.19)", "").found, "AES-NI (OpenSSL 3.0.19); VAES with AVX-512 absent");
+  EXPECT_EQ(judge_processor("AES-NI (OpenSSL 3.0.19)", "OpenSSL 3.0.19").found,
+            "AES-NI (OpenSSL 3.0.19); VAES present, and OpenSSL 3.0.19 does not use it for AES-GCM (3.1 and later do)");
+  EXPECT_EQ(judge_processor("AES-NI, VAES (ipsec-mb 1.3.0)", "OpenSSL 3.0.19").found,
+            "AES-NI, VAES (ipsec-mb 1.3.0); TLS by OpenSSL 3.0.19 does not use VAES for AES-GCM (3.1 and later do)");
+  EXPECT_EQ(judge_processor("AES-NI (OpenSSL 3.0.19)", "").health, Health::ok);
   EXPECT_EQ(judge_processor("", "").health, Health::warn);
 }
 

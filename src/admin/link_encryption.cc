@@ -15,6 +15,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/aead_library.h"
 #include "base/aes_instructions.h"
 #include "base/fd.h"
 
@@ -232,11 +233,13 @@ std::optional<std::vector<IpsecPolicy>> ipsec_policies() {
 std::string aes_instructions() {
   const AesInstructions& has = verbena::aes_instructions();
   if (!has.aes) return {};
+  const AesGcmLibrary library = aes_gcm_library();
 #if defined(__aarch64__)
-  return "ARMv8 AES";
+  const std::string_view names = "ARMv8 AES";
 #else
-  return has.vector_aes && takes_vector_aes(OpenSSL_version_num()) ? "AES-NI, VAES" : "AES-NI";
+  const std::string_view names = library.vector_aes ? "AES-NI, VAES" : "AES-NI";
 #endif
+  return fmt::format("{} ({})", names, library.name);
 }
 
 std::string leaves_vaes_unused() {

@@ -75,9 +75,10 @@ EncryptedPaths encrypted_paths(const std::vector<IpsecPolicy>& policies, const s
 // "10.0.0.1/32 to 10.0.0.2/32", "cannot be told of 10.1.0.0/16 to 10.2.0.0/16", "none".
 std::string describe(const EncryptedPaths& paths);
 
-// This processor's instructions for AES that OpenSSL uses: "AES-NI, VAES", "ARMv8 AES"; empty: none.
+// This processor's instructions for AES that sealed RDMA and encrypted objects use, and by which library: "AES-NI, VAES
+// (ipsec-mb 1.3.0)", "ARMv8 AES (OpenSSL 3.0.19)"; empty: none.
 std::string aes_instructions();
-// "OpenSSL 3.0.19", if it leaves VAES unused that this processor has; empty: it does not.
+// "OpenSSL 3.0.19", if that, which TLS uses, leaves VAES unused that this processor has; empty: it does not.
 std::string leaves_vaes_unused();
 
 }  // namespace verbena::admin

@@ -29,17 +29,23 @@ bool has_bit(uint64_t word, unsigned bit) { return (word >> bit & 1) != 0; }
 
 #if defined(__x86_64__)
 
+// Of CPUID's leaf 7: EBX has AVX-512 F, DQ, BW and VL, ECX VAES and VPCLMULQDQ. The same that OpenSSL asks before its
+// loop (ossl_vaes_vpclmulqdq_capable).
+constexpr uint64_t vector_bits = 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31 | uint64_t{1} << 41 | uint64_t{1} << 42;
+
 AesInstructions aes_instructions(std::string_view settings) {
   AesInstructions out{.aes = __builtin_cpu_supports("aes") != 0,
                       .multiplication = __builtin_cpu_supports("pclmul") != 0,
                       .vector_aes = __builtin_cpu_supports("vaes") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0 &&
-                                    __builtin_cpu_supports("avx512f") != 0};
+                                    __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+                                    __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0};
   // OPENSSL_ia32cap(3): bits of CPUID's leaf 1 (EDX, ECX), and of leaf 7 (EBX, ECX).
   uint64_t leaf1 = 0, leaf7 = 0;
   if (!take_word(settings, "OPENSSL_ia32cap=0x", leaf1)) return out;
   out.aes = out.aes && has_bit(leaf1, 32 + 25);
   out.multiplication = out.multiplication && has_bit(leaf1, 32 + 1);
-  if (take_word(settings, ":0x", leaf7)) out.vector_aes = out.vector_aes && out.aes && has_bit(leaf7, 32 + 9);
+  if (take_word(settings, ":0x", leaf7))
+    out.vector_aes = out.vector_aes && out.gcm() && (leaf7 & vector_bits) == vector_bits;
   return out;
 }
 

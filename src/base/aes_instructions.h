@@ -1,5 +1,5 @@
-// This processor's instructions for AES-GCM, those that OpenSSL uses: what its variables of the environment
-// (OPENSSL_ia32cap, OPENSSL_armcap) take away from it is not there.
+// This processor's instructions for AES-GCM that OpenSSL may use: what its variables of the environment
+// (OPENSSL_ia32cap, OPENSSL_armcap) take away from it is not there, for other libraries either.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ namespace verbena {
 struct AesInstructions {
   bool aes = false;
   bool multiplication = false;  // without carry, for GCM's tag
-  bool vector_aes = false;      // VAES with AVX-512: several blocks at once
+  bool vector_aes = false;      // VAES and VPCLMULQDQ with AVX-512: several blocks at once
   bool gcm() const { return aes && multiplication; }
 };
 

@@ -23,8 +23,12 @@ TEST(AesInstructions, AreThoseThatOpensslUses) {
   EXPECT_FALSE(told(~(uint64_t{1} << 57), UINT64_MAX).vector_aes);
   EXPECT_FALSE(told(~(uint64_t{1} << 33), UINT64_MAX).gcm());
   EXPECT_EQ(told(~(uint64_t{1} << 33), UINT64_MAX).aes, processors.aes);
-  EXPECT_FALSE(told(UINT64_MAX, ~(uint64_t{1} << 41)).vector_aes);
-  EXPECT_EQ(told(UINT64_MAX, ~(uint64_t{1} << 41)).gcm(), processors.gcm());
+  EXPECT_FALSE(told(~(uint64_t{1} << 33), UINT64_MAX).vector_aes);
+  // AVX-512 F, DQ, BW and VL, VAES, VPCLMULQDQ.
+  for (const unsigned bit : {16, 17, 30, 31, 41, 42}) {
+    EXPECT_FALSE(told(UINT64_MAX, ~(uint64_t{1} << bit)).vector_aes) << bit;
+    EXPECT_EQ(told(UINT64_MAX, ~(uint64_t{1} << bit)).gcm(), processors.gcm()) << bit;
+  }
 }
 
 TEST(AesInstructions, TextThatIsNotUnderstoodTakesNothingAway) {
