@@ -49,8 +49,8 @@ Findings examine_server(const ServerPlaces& places) {
   if (!places.pmem.empty()) findings.push_back(check_pmem(places.pmem));
   if (!places.access_log.empty()) findings.push_back(check_disk("disk of the access log", places.access_log));
   append(findings, check_open_files(roots));
-  append(findings, check_sealing(places.rdma));
-  append(findings, examine_machine(roots, places.arena, places.rdma.enabled));
+  append(findings, check_sealing(places.config));
+  append(findings, examine_machine(roots, places.arena, places.config.rdma.enabled));
   return findings;
 }
 

@@ -64,8 +64,9 @@ Finding judge_processor(const std::string& aes_instructions, const std::string& 
 // The ciphers of sealed RDMA on a processor with these AES instructions (empty: none), of which `used` is the faster
 // one.
 Finding judge_ciphers(const std::string& aes_instructions, AeadKind used, bool has_chacha);
-// What the configuration encrypts, and which payload leaves the host in the clear.
-Findings check_sealing(const Config::Rdma& rdma);
+// What the configuration encrypts, and which payload leaves the host in the clear: first by rdma.encryption, then for
+// each entry of `listeners` that has a rule of its own. Empty where RDMA is off.
+Findings check_sealing(const Config& config);
 // Whether a service keeps the machine's clock right: signatures are valid for a quarter of an hour.
 Findings check_clock(const MachineRoots& roots);
 
@@ -91,11 +92,11 @@ Findings check_open_files(const MachineRoots& roots);
 
 // Checks of a machine without a server. `fabrics`: also asks libfabric for providers.
 Findings examine_machine(const MachineRoots& roots, const ArenaUse& arena = {}, bool fabrics = true);
-// Paths for the checks of a running server.
+// Paths and configuration for the checks of a running server.
 struct ServerPlaces {
   ArenaUse arena;
   std::filesystem::path data, device, access_log, pmem;  // empty: none
-  Config::Rdma rdma;
+  Config config;
 };
 Findings examine_server(const ServerPlaces& places);
 

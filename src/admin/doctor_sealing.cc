@@ -1,7 +1,8 @@
 // Checks of sealed RDMA (docs/sealed-rdma.md): the ciphers, and what a configuration leaves in the clear.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "admin/doctor.h"
@@ -9,6 +10,9 @@
 
 namespace verbena::admin {
 namespace {
+
+// Behind what rdma.encryption means, if entries of `listeners` have rules of their own.
+constexpr std::string_view elsewhere = " (where no entry of listeners says otherwise)";
 
 std::string_view meaning_of(RdmaEncryption encryption) {
   switch (encryption) {
@@ -31,16 +35,40 @@ bool names_devices(const std::vector<std::string>& providers) {
   return std::ranges::any_of(providers, [](const std::string& name) { return name != "local" && name != "tcp"; });
 }
 
-std::vector<std::string_view> left_plain(const Config::Rdma& rdma) {
+// For clients with this rule.
+std::vector<std::string_view> left_plain(const Config::Rdma& rdma, RdmaEncryption rule) {
   std::vector<std::string_view> out;
-  const bool required = rdma.encryption == RdmaEncryption::required;
   const bool tokens = std::ranges::any_of(rdma.token_provider, [](const std::string& name) { return name != "none"; });
-  if (tokens && !required) out.push_back("RDMA tokens that are not sealed (rdma.token_provider)");
-  if (names_devices(rdma.provider) && rdma.encryption == RdmaEncryption::preferred) {
+  if (tokens && rule != RdmaEncryption::required)
+    out.push_back("RDMA tokens that are not sealed (rdma.token_provider)");
+  if (names_devices(rdma.provider) && rule == RdmaEncryption::preferred) {
     out.push_back("RDMA of native clients that do not ask for encryption");
   }
-  if (names_devices(rdma.provider) && rdma.encryption == RdmaEncryption::off) out.push_back("RDMA of native clients");
+  if (names_devices(rdma.provider) && rule == RdmaEncryption::off) out.push_back("RDMA of native clients");
   if (names(rdma.provider, "tcp") && !rdma.tcp_encryption) out.push_back("the native door's tcp (rdma.tcp_encryption)");
+  return out;
+}
+
+// `key`: the one that has this rule.
+Finding judge_plain(const Config::Rdma& rdma, RdmaEncryption rule, std::string subject, std::string_view key) {
+  Finding plain{Health::ok, std::move(subject), fmt::format("{}", fmt::join(left_plain(rdma, rule), "; ")), {}};
+  if (plain.found.empty()) {
+    plain.found = "none leaves the host by RDMA or the native door";
+    return plain;
+  }
+  plain.mend = fmt::format("for networks that are not trusted: {}: required", key);
+  if (!rdma.tcp_encryption) plain.mend += ", and rdma.tcp_encryption: on";
+  // Encryption is asked for here, and not there.
+  if (rule != RdmaEncryption::off && names(rdma.provider, "tcp") && !rdma.tcp_encryption) plain.health = Health::warn;
+  return plain;
+}
+
+// "10.1.0.0/16, fd00::/8", or the first few of many.
+std::string some_of(const std::vector<std::string>& networks) {
+  constexpr size_t shown_max = 8;
+  const size_t shown = std::min(networks.size(), shown_max);
+  std::string out = fmt::format("{}", fmt::join(networks.begin(), networks.begin() + shown, ", "));
+  if (networks.size() > shown) out += fmt::format(" and {} more", networks.size() - shown);
   return out;
 }
 
@@ -61,24 +89,22 @@ Finding judge_ciphers(const std::string& aes_instructions, AeadKind used, bool h
   return out;
 }
 
-Findings check_sealing(const Config::Rdma& rdma) {
+Findings check_sealing(const Config& config) {
+  const Config::Rdma& rdma = config.rdma;
   if (!rdma.enabled) return {};
-  Findings out{{Health::ok, "rdma.encryption", std::string(meaning_of(rdma.encryption)), {}}};
-  Finding plain{Health::ok, "payload in the clear", {}, {}};
-  for (const std::string_view what : left_plain(rdma))
-    plain.found += (plain.found.empty() ? "" : "; ") + std::string(what);
-  if (plain.found.empty()) {
-    plain.found = "none leaves the host by RDMA or the native door";
-  } else {
-    plain.mend = "for networks that are not trusted: rdma.encryption: required";
-    if (!rdma.tcp_encryption) plain.mend += ", and rdma.tcp_encryption: on";
+  Findings out{{Health::ok, "rdma.encryption", std::string(meaning_of(rdma.encryption)), {}},
+               judge_plain(rdma, rdma.encryption, "payload in the clear", "rdma.encryption")};
+  for (size_t i = 0; i < config.listeners.size(); ++i) {
+    const Config::Listener& one = config.listeners[i];
+    if (!one.encryption) continue;
+    const std::string key = fmt::format("listeners[{}].encryption", i), networks = some_of(one.networks);
+    out.push_back({Health::ok, key, fmt::format("for {}: {}", networks, meaning_of(*one.encryption)), {}});
+    out.push_back(judge_plain(rdma, *one.encryption, "payload in the clear for " + networks, key));
   }
-  // Encryption is asked for here, and not there.
-  if (rdma.encryption != RdmaEncryption::off && names(rdma.provider, "tcp") && !rdma.tcp_encryption) {
-    plain.health = Health::warn;
+  if (out.size() > 2) {
+    for (Finding& finding : std::span(out).first(2)) finding.found += elsewhere;
   }
-  out.push_back(std::move(plain));
-  if (rdma.encryption != RdmaEncryption::off && !EphemeralKey::available()) {
+  if (rdma_may_be_sealed(config) && !EphemeralKey::available()) {
     out.push_back(
         {Health::warn, "forward secrecy",
          "this machine's OpenSSL has no X25519: sealed sessions have none, and where encryption is required no "

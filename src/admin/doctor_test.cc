@@ -226,8 +226,9 @@ TEST(DoctorOfSealing, SaysWhichCipherIsUsedAndWhy) {
 }
 
 TEST(DoctorOfSealing, NamesEachWayThatLeavesTheHostInTheClear) {
-  Config::Rdma rdma;
-  Findings findings = check_sealing(rdma);
+  Config config;
+  Config::Rdma& rdma = config.rdma;
+  Findings findings = check_sealing(config);
   ASSERT_EQ(findings.size(), 2u);
   EXPECT_TRUE(findings[0].found.starts_with("preferred: ")) << findings[0].found;
   EXPECT_EQ(
@@ -237,7 +238,7 @@ TEST(DoctorOfSealing, NamesEachWayThatLeavesTheHostInTheClear) {
   EXPECT_EQ(findings[1].mend, "for networks that are not trusted: rdma.encryption: required");
 
   rdma.tcp_encryption = false;
-  findings = check_sealing(rdma);
+  findings = check_sealing(config);
   EXPECT_EQ(findings[1].health, Health::warn) << "encryption is wished for, and turned off";
   EXPECT_TRUE(findings[1].found.ends_with("; the native door's tcp (rdma.tcp_encryption)")) << findings[1].found;
   EXPECT_TRUE(findings[1].mend.ends_with(", and rdma.tcp_encryption: on")) << findings[1].mend;
@@ -245,20 +246,55 @@ TEST(DoctorOfSealing, NamesEachWayThatLeavesTheHostInTheClear) {
   rdma.encryption = RdmaEncryption::off;
   rdma.token_provider = {"none"};
   rdma.provider = {"verbs", "local"};
-  findings = check_sealing(rdma);
+  findings = check_sealing(config);
   EXPECT_TRUE(findings[0].found.starts_with("off: ")) << findings[0].found;
   EXPECT_EQ(findings[1].found, "RDMA of native clients");
   EXPECT_EQ(findings[1].health, Health::ok);
 
   rdma = {};
   rdma.encryption = RdmaEncryption::required;
-  findings = check_sealing(rdma);
+  findings = check_sealing(config);
   EXPECT_TRUE(findings[0].found.starts_with("required: ")) << findings[0].found;
   EXPECT_EQ(findings[1].found, "none leaves the host by RDMA or the native door");
   EXPECT_TRUE(findings[1].mend.empty());
 
   rdma.enabled = false;
-  EXPECT_TRUE(check_sealing(rdma).empty());
+  EXPECT_TRUE(check_sealing(config).empty());
+}
+
+TEST(DoctorOfSealing, TellsTheRuleOfEachNetwork) {
+  Config config;
+  config.rdma.encryption = RdmaEncryption::off;
+  config.listeners.emplace_back().networks = {"10.3.0.0/16"};
+  EXPECT_EQ(check_sealing(config).size(), 2u) << "its clients are treated as everyone";
+  EXPECT_EQ(check_sealing(config)[0].found, "off: RDMA is never encrypted");
+
+  config.listeners.emplace_back().networks = {"10.1.0.0/16", "fd00::/8"};
+  config.listeners.back().encryption = RdmaEncryption::required;
+  Findings findings = check_sealing(config);
+  ASSERT_EQ(findings.size(), 4u);
+  EXPECT_EQ(findings[0].found, "off: RDMA is never encrypted (where no entry of listeners says otherwise)");
+  EXPECT_EQ(findings[1].found,
+            "RDMA tokens that are not sealed (rdma.token_provider); RDMA of native clients (where no entry of "
+            "listeners says otherwise)");
+  EXPECT_EQ(findings[2].subject, "listeners[1].encryption");
+  EXPECT_TRUE(
+      findings[2].found.starts_with("for 10.1.0.0/16, fd00::/8: required: RDMA of the native door is encrypted"))
+      << findings[2].found;
+  EXPECT_EQ(findings[3].subject, "payload in the clear for 10.1.0.0/16, fd00::/8");
+  EXPECT_EQ(findings[3].found, "none leaves the host by RDMA or the native door");
+
+  // The storage network is plain, and everything else encrypted.
+  config.rdma.encryption = RdmaEncryption::required;
+  config.listeners.assign(1, {});
+  config.listeners[0].networks.assign(20, "10.1.0.0/16");
+  config.listeners[0].encryption = RdmaEncryption::off;
+  findings = check_sealing(config);
+  ASSERT_EQ(findings.size(), 4u);
+  EXPECT_TRUE(findings[1].found.starts_with("none leaves the host")) << findings[1].found;
+  EXPECT_TRUE(findings[2].found.ends_with(" and 12 more: off: RDMA is never encrypted")) << findings[2].found;
+  EXPECT_EQ(findings[3].found, "RDMA tokens that are not sealed (rdma.token_provider); RDMA of native clients");
+  EXPECT_EQ(findings[3].mend, "for networks that are not trusted: listeners[0].encryption: required");
 }
 
 // A machine's PCI bus with a GPU behind a bridge, whose configuration space has one extended capability: ACS.

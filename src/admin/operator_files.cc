@@ -191,7 +191,7 @@ std::shared_ptr<Examination> examination_of(const Operator::Parts& parts, const 
   places.data = facts.data;
   places.device = parts.config.device;
   places.pmem = parts.config.pmem;
-  places.rdma = parts.config.rdma;
+  places.config = parts.config;
   const std::string& log = parts.config.access_log;
   if (log != "off" && log != "-") places.access_log = folder_of(log);
   return std::make_shared<Examination>([places] { return examine_server(places); }, examined_for);

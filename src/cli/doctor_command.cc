@@ -32,7 +32,7 @@ int run_doctor(const DoctorArguments& arguments) {
       std::fprintf(stderr, "verbena: %s\n", config.error().text.c_str());
       return config.error().exit_code;
     }
-    append(findings, admin::check_sealing(config->rdma));
+    append(findings, admin::check_sealing(*config));
   }
   if (arguments.systemd) append(findings, check_systemd(roots));
   if (!arguments.data.empty()) {

@@ -161,6 +161,13 @@ Protection protection_of(const EndpointInfo& endpoint, const Session& session) {
   return must_seal ? Protection::refused : Protection::plain;
 }
 
+fabric::Sealing cipher_among(const DoorState& door, const Session& session, const std::function<bool(size_t)>& chosen) {
+  for (size_t i = 0; i < door.endpoints.size(); ++i) {
+    if (chosen(i) && protection_of(door.endpoints[i], session) == Protection::sealed) return session.sealing;
+  }
+  return fabric::Sealing::none;
+}
+
 bool may_dial_peer(std::string_view, std::string_view address, std::string_view http_peer) {
   boost::system::error_code ec;
   const ip::address peer = unmapped(ip::make_address(std::string(http_peer), ec));

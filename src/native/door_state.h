@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -97,6 +98,8 @@ struct DoorState {
 // How the session is served on an endpoint.
 enum class Protection : uint8_t { refused, plain, sealed };
 Protection protection_of(const EndpointInfo& endpoint, const Session& session);
+// The session's cipher if one of the endpoints for whose number `chosen` holds is sealed for it, else none.
+fabric::Sealing cipher_among(const DoorState& door, const Session& session, const std::function<bool(size_t)>& chosen);
 
 // The default of Options::may_dial.
 bool may_dial_peer(std::string_view provider, std::string_view address, std::string_view http_peer);

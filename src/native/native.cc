@@ -115,15 +115,6 @@ std::string providers_of(const DoorState& door, uint64_t bits) {
   return joined;
 }
 
-std::string_view sealed_by(const DoorState& door, const Session& session, uint64_t bits) {
-  for (size_t i = 0; i < door.endpoints.size(); ++i) {
-    if (is_in(bits, i) && protection_of(door.endpoints[i], session) == Protection::sealed) {
-      return fabric::name_of(session.sealing);
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 std::vector<NativeDoor::SessionView> NativeDoor::list_sessions() const {
@@ -137,7 +128,7 @@ std::vector<NativeDoor::SessionView> NativeDoor::list_sessions() const {
     view.peer_address = session->peer_address;
     const uint64_t in_use = read(session->told.endpoints);
     view.providers = providers_of(*state_->door, in_use);
-    view.sealed = sealed_by(*state_->door, *session, in_use);
+    view.sealed = fabric::name_of(cipher_among(*state_->door, *session, [&](size_t i) { return is_in(in_use, i); }));
     view.opened_us = session->opened_us;
     view.idle = std::max(now - std::chrono::nanoseconds(read(session->last_used_ns)), std::chrono::nanoseconds(0));
     view.requests = read(session->told.requests);

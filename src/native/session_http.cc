@@ -59,21 +59,14 @@ Json endpoints_json(const DoorState& door, const Session& session, const Session
   return list;
 }
 
-// The cipher of the endpoints that are sealed for the session; none: no such endpoint was offered to it.
-std::string sealed_by(const Json& endpoints) {
-  for (const Json& endpoint : endpoints) {
-    if (endpoint.contains("sealed")) return endpoint["sealed"];
-  }
-  return "none";
-}
-
 // A session's own line in the log says what protects it, for clients that could do better.
-void note_opened(DoorState& door, const Session& session, const Json& endpoints) {
+void note_opened(DoorState& door, const Session& session, const SessionRequest& wanted) {
   door.metrics.sessions_made.add();
   door.metrics.sessions.set(static_cast<int64_t>(door.sessions.size()));
+  const auto cipher = cipher_among(door, session, [&](size_t i) { return wants(wanted, door.endpoints[i].provider); });
   static log::Limit limit, old_limit;
   limit.info("native: session opened access_key={} peer={} sealed={}", log::printable(session.identity.access_key),
-             session.peer_address, sealed_by(endpoints));
+             session.peer_address, cipher == fabric::Sealing::none ? "none" : fabric::name_of(cipher));
   if (session.has_forward_secrecy()) return;
   door.metrics.sessions_without_secrecy.add();
   if (session.sealing == fabric::Sealing::none) return;
@@ -118,8 +111,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
   SessionKeyMaker keys(wanted, verified.payload_sha256, verified.key->credentials.secret_key);
   const auto make_master = [&keys](uint64_t id) { return keys.master(id); };
   VB_CO_TRY(door.sessions.add(session, make_master));
-  Json endpoints = endpoints_json(door, *session, wanted);
-  note_opened(door, *session, endpoints);
+  note_opened(door, *session, wanted);
 
   unsigned cores = 0;
   for (const EndpointInfo& endpoint : door.endpoints) cores = std::max(cores, endpoint.core + 1);
@@ -130,7 +122,7 @@ Task<Result<void>> make_session(DoorState& door, http::Exchange& exchange, s3::R
                  {"cores", cores},
                  {"key_hash", "crc32c"},
                  {"trace_context", true},
-                 {"endpoints", std::move(endpoints)}};
+                 {"endpoints", endpoints_json(door, *session, wanted)}};
   answer["server_nonce"] = to_hex(keys.server_nonce());
   if (const auto key = keys.server_key()) answer["server_key"] = to_hex(*key);
   if (const auto devices = door.devices(); session->version >= wire::version_of_devices && devices != nullptr) {

@@ -1,7 +1,5 @@
 #include "server/encryption_lines.h"
 
-#include <algorithm>
-
 #include "base/log.h"
 
 namespace verbena::server {
@@ -10,16 +8,11 @@ namespace {
 // Of a device with many ports, and IPsec policies for each.
 constexpr size_t line_size_max = 4000;
 
-bool networks_differ(const Config& config) {
-  return std::ranges::any_of(config.listeners, [](const Config::Listener& one) { return one.encryption.has_value(); });
-}
-
 }  // namespace
 
 admin::Findings encryption_findings(const Config& config, std::string_view provider, const admin::MachineRoots& roots) {
-  admin::Findings out = admin::check_sealing(config.rdma);
+  admin::Findings out = admin::check_sealing(config);
   if (out.empty()) return out;
-  if (networks_differ(config)) out.front().found += "; entries of listeners say otherwise for their networks";
   if (!rdma_may_be_sealed(config)) return out;
   if (provider.empty()) out.front().found += "; no RDMA device is open, so there is nothing to seal";
   append(out, admin::check_encryption(roots));

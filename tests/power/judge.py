@@ -11,10 +11,10 @@ import re
 import subprocess
 import sys
 
-import gets
 import load
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import kept_calls  # noqa: E402
 import verbena_server  # noqa: E402
 from verbena_server import ACCESS_KEY, SECRET_KEY, Server, boto3_client, program  # noqa: E402
 
@@ -91,7 +91,7 @@ class Reader:
 
     def __init__(self, server):
         self.server, self.s3, self.found = server, boto3_client(server.http), {}
-        self.gets = gets.Gets(server.http)
+        self.gets = kept_calls.Calls(server.http)
 
     def everything(self):
         names = [bucket["Name"] for bucket in self.s3.list_buckets()["Buckets"] if bucket["Name"] != AFTER]

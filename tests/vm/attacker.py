@@ -131,10 +131,13 @@ class Middle:
     splice    it carries what a packet of another session carried: `theirs`
 
     Devices drop a packet whose number they have seen and ask for one that is missing. So what must be noticed above
-    them keeps the number of the packet that it replaces."""
+    them keeps the number of the packet that it replaces.
 
-    def __init__(self, every, how=("flip",), theirs=None, pieces=()):
+    `plain` counts packets with one of `pieces`: those of RDMA, or `everywhere` those of TCP, too."""
+
+    def __init__(self, every, how=("flip",), theirs=None, pieces=(), everywhere=False):
         self.every, self.how, self.theirs, self.pieces = every, how, theirs or Recorded(), pieces
+        self.everywhere = everywhere
         self.own = Recorded()
         self.seen = collections.Counter()  # by kind
         self.attacked = collections.Counter()  # by attack
@@ -183,10 +186,11 @@ class Middle:
     def passed(self, way, frame):
         """The frames that go on instead of this one."""
         packet = Roce.of(frame)
-        if packet is None:
-            return [frame]
         with self.lock:
-            self.plain += any(piece in frame for piece in self.pieces)
+            if packet or self.everywhere:
+                self.plain += any(piece in frame for piece in self.pieces)
+            if packet is None:
+                return [frame]
             held = self.held.get(way)
             if held and held.peer == packet.peer and packet.kind():
                 del self.held[way]

@@ -36,7 +36,8 @@ using namespace verbena;
 using Clock = std::chrono::steady_clock;
 
 struct Arguments {
-  std::string endpoint, native, via = "native", provider = "verbs", op = "get", bucket = "faults", encryption = "auto";
+  std::string endpoint, native, ca_file;
+  std::string via = "native", provider = "verbs", op = "get", bucket = "faults", encryption = "auto";
   bool unverified = false;
   std::vector<uint64_t> sizes;
   uint64_t part_size = 0;
@@ -159,6 +160,7 @@ class Mover {
     ClientOptions out;
     out.endpoint = arguments_.endpoint;
     out.native_endpoint = arguments_.native;
+    out.ca_file = arguments_.ca_file;
     out.access_key = std::getenv("AWS_ACCESS_KEY_ID");
     out.secret_key = std::getenv("AWS_SECRET_ACCESS_KEY");
     out.via = *parse_via(via);
@@ -166,7 +168,7 @@ class Mover {
     if (arguments_.attempts != 0) out.attempts_max = arguments_.attempts;
     if (arguments_.op == "abandon") out.attempts_max = 1;
     out.token_size_min = 0;
-    if (via == "native") out.encryption = arguments_.encryption;
+    if (via != "http") out.encryption = arguments_.encryption;
     out.verify_checksums = !arguments_.unverified;
     out.operation_timeout = std::chrono::seconds(arguments_.timeout_s);
     out.connect_timeout = std::chrono::seconds(20);  // several at once, on an emulated CPU
@@ -223,10 +225,11 @@ int main(int argc, char** argv) {
   CLI::App app("moves objects and compares every byte");
   app.add_option("--endpoint", arguments.endpoint)->required();
   app.add_option("--native", arguments.native)->required();
+  app.add_option("--ca-file", arguments.ca_file, "PEM of the authority to trust, for https");
   app.add_option("--via", arguments.via)->check(CLI::IsMember({"native", "token", "http"}));
   app.add_option("--op", arguments.op)->check(CLI::IsMember({"get", "put", "seed", "abandon"}));
   app.add_option("--provider", arguments.provider, "of the native door, or of tokens");
-  app.add_option("--encryption", arguments.encryption, "of the native door's RDMA");
+  app.add_option("--encryption", arguments.encryption, "of RDMA");
   app.add_option("--unverified", arguments.unverified, "1: the client compares no checksum itself");
   app.add_option("--watch", arguments.watch_s, "seconds for which --op abandon looks at its memory");
   app.add_option("--bucket", arguments.bucket);

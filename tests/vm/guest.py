@@ -19,6 +19,7 @@ import verbena_server  # noqa: E402
 
 SERVER, CLIENT = "10.77.0.1", "10.77.0.2"
 HTTP, NATIVE = f"http://{SERVER}:9000", f"{SERVER}:9100"
+CA = None  # the file of the authority that clients trust, where HTTP is https
 # rxe, or siw if the machine was started with soft-iWARP devices.
 DEVICE = os.environ.get("VM_RDMA", "rxe")
 CLIENT_UID = 1000
@@ -170,9 +171,11 @@ class Mover:
     def __init__(self, **flags):
         self.via = flags["via"]
         command = [*AS_CLIENT, os.environ["VM_CLIENT"], "--endpoint", HTTP, "--native", NATIVE]
+        if CA:
+            command += ["--ca-file", str(CA)]
         for name, value in flags.items():
             command += ["--" + name.replace("_", "-").replace("seconds", "for"), str(value)]
-        self.name = " ".join(command[8:])
+        self.name = " ".join(f"--{name} {value}" for name, value in flags.items())
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         env=dict(os.environ, **KEYS), text=True)
         self.lines = []
@@ -215,7 +218,7 @@ class Mover:
 
 def verbena(*arguments, check=True, limit_s=120, client=True):
     """The command-line program as a client."""
-    command = [*(AS_CLIENT if client else []), verbena_server.program(), *arguments]
+    command = [*(AS_CLIENT if client else []), verbena_server.program(), *arguments, *(["--ca-file", str(CA)] if CA else [])]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=dict(os.environ, AWS_ENDPOINT_URL=HTTP, **KEYS), timeout=limit_s, text=True)
     assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"

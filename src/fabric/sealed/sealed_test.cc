@@ -155,17 +155,25 @@ TEST_F(SealedTest, AFullQueueDelaysAndLosesNothing) {
   EXPECT_TRUE(std::ranges::equal(target.bytes(), bytes));
 }
 
-// Every message is changed once, at a random place: no call ends with another result than right bytes or an error.
-TEST_F(SealedTest, AChangedMessageEndsTheLinkOrIsDropped) {
+// Every message is once changed at a random place, or cut to a random length: no call ends with another result than
+// right bytes or an error.
+TEST_F(SealedTest, AChangedOrCutMessageEndsTheLinkOrIsDropped) {
   start();
   limit = std::chrono::milliseconds(150);
   std::mt19937_64 random(5);
   const Message bytes = pattern(600'000, 6);
-  for (int round = 0; round < 32; ++round) {
+  for (int round = 0; round < 48; ++round) {
     start_over();
+    const bool cuts = round / 4 % 2 == 1;
     std::atomic<int> count = static_cast<int>(random() % 8);
     const std::function<std::vector<Message>(Message)> change = [&](Message message) {
-      if (count.fetch_sub(1) == 0) message[random() % message.size()] ^= static_cast<std::byte>(1u << random() % 8);
+      if (count.fetch_sub(1) != 0) return std::vector<Message>{std::move(message)};
+      const size_t at = random() % message.size();
+      if (cuts) {
+        message.resize(at);
+      } else {
+        message[at] ^= static_cast<std::byte>(1u << random() % 8);
+      }
       return std::vector<Message>{std::move(message)};
     };
     call_on(core, [&] {
