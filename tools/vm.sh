@@ -14,7 +14,8 @@
 #
 # With VM_PMEM=FILE the guest has the file as persistent memory (an NVDIMM; made with 512 MiB if it is missing), with ext4
 # -o dax at /run/pmem; with VM_DISK=FILE, a disk with ext4 at /run/disk (1 GiB). A later run with the same files finds what
-# was there: after the end of QEMU by a signal, what a power cut leaves.
+# was there: after the end of QEMU by a signal, what a power cut leaves. With VM_DAX=FILE it has this file as a device-dax
+# node, of another NVDIMM: VERBENA_TEST_DAX is its name.
 #
 # With VM_RAW=1 the disk of VM_NVMF or VM_DISK is left as it is, without a file system: VERBENA_TEST_DEVICE is its name.
 #
@@ -27,7 +28,7 @@
 # between the two addresses cross the bridge instead of the loopback device.
 set -euo pipefail
 cache=${VERBENA_CACHE:-$HOME/.cache/verbena}/vm
-rdma=${VM_RDMA:-rxe} nvmf=${VM_NVMF:-} pmem=${VM_PMEM:-} disk=${VM_DISK:-} raw=${VM_RAW:-}
+rdma=${VM_RDMA:-rxe} nvmf=${VM_NVMF:-} pmem=${VM_PMEM:-} dax=${VM_DAX:-} disk=${VM_DISK:-} raw=${VM_RAW:-}
 modules="virtio_pci virtio_console virtio_rng 9pnet_virtio 9p overlay dummy veth bridge sch_netem rdma_rxe rdma_ucm ib_umad crc32_generic"
 
 die() { echo "vm: $*" >&2; exit 98; }
@@ -129,7 +130,7 @@ I
 }
 
 guest_script() {
-  echo "rdma=$rdma raw=$raw cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
+  echo "rdma=$rdma raw=$raw pmem=$(printf %q "$pmem") cache=$(printf %q "$cache") VM_RDMA=$rdma; export VM_RDMA"
   cat <<'G'
 exec </dev/null
 export HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -210,6 +211,24 @@ pmem_disk() {
   mounted /dev/pmem0 /run/pmem -o dax
 }
 
+# What ndctl create-namespace --mode=devdax does, at the first run; later ones find the block that the kernel wrote then.
+dax_node() {
+  local nd=/sys/bus/nd dax=/sys/bus/dax/devices number=${pmem:+1} seed
+  number=${number:-0}
+  modprobe -a nfit nd_pmem dax_pmem device_dax || return
+  for n in $(seq 50); do [ -b /dev/pmem$number ] || [ -n "$(ls $dax)" ] && break; sleep 0.2; done
+  if [ -z "$(ls $dax)" ]; then
+    seed=$(cat $nd/devices/region$number/dax_seed)
+    echo namespace$number.0 >$nd/drivers/nd_pmem/unbind
+    cat /proc/sys/kernel/random/uuid >$nd/devices/$seed/uuid
+    echo namespace$number.0 >$nd/devices/$seed/namespace
+    echo $seed >$nd/drivers/dax_pmem/bind || return
+  fi
+  export VERBENA_TEST_DAX=/dev/$(ls $dax)
+  for n in $(seq 50); do [ -c $VERBENA_TEST_DAX ] && break; sleep 0.2; done
+  [ -c $VERBENA_TEST_DAX ]
+}
+
 virtio_disk() {
   modprobe -a virtio_blk ext4 || return
   if [ -n "$raw" ]; then raw_disk /dev/vda; else mounted /dev/vda /run/disk; fi
@@ -218,7 +237,7 @@ G
   echo "console=\$(echo /dev/vport*p1)"
   echo "cd $(printf %q "$PWD")"
   local part
-  for part in ${nvmf:+nvmf_disk} ${pmem:+pmem_disk} ${disk:+virtio_disk}; do
+  for part in ${nvmf:+nvmf_disk} ${pmem:+pmem_disk} ${dax:+dax_node} ${disk:+virtio_disk}; do
     echo "$part >\$console 2>&1 || { dmesg | tail -n 20 >\$console; echo 97 >/out/status; busybox poweroff -f; }"
   done
   echo "( $(printf '%q ' "$@") ) >\$console 2>&1"
@@ -232,12 +251,16 @@ run() {
   if [ -z "$out" ]; then out=$(mktemp -d); own_out=yes; fi
   rm -f "$out/status"
   guest_script "$@" >"$out/guest.sh"
-  local more=() memory=${VM_MEMORY:-2G}
-  if [ -n "$pmem" ]; then
-    [ -e "$pmem" ] || truncate -s 512M "$pmem"
-    memory+=,slots=1,maxmem=64G
-    more+=(-machine pc,nvdimm=on -device nvdimm,memdev=pmem
-      -object "memory-backend-file,id=pmem,share=on,mem-path=$pmem,size=$(stat -c %s "$pmem")")
+  local more=() memory=${VM_MEMORY:-2G} module slots=0
+  for module in ${pmem:+"$pmem"} ${dax:+"$dax"}; do  # in this order they are region0 and region1
+    [ -e "$module" ] || truncate -s 512M "$module"
+    more+=(-device "nvdimm,memdev=pmem$slots"
+      -object "memory-backend-file,id=pmem$slots,share=on,mem-path=$module,size=$(stat -c %s "$module")")
+    slots=$((slots + 1))
+  done
+  if [ $slots != 0 ]; then
+    memory+=,slots=$slots,maxmem=64G
+    more+=(-machine pc,nvdimm=on)
   fi
   if [ -n "$disk" ]; then
     [ -e "$disk" ] || truncate -s 1G "$disk"

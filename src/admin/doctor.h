@@ -84,9 +84,10 @@ Finding judge_ext4(const std::filesystem::path& device);
 // The block device that has, or may get, the volumes (data.device).
 Finding check_device(const std::filesystem::path& device);
 Finding judge_device(const std::string& name, std::unique_ptr<store::local::File> device);
-// Devices of persistent memory; and whether this folder (data.pmem) can be used, by a file that is made and removed.
+// Devices of persistent memory; and whether this folder (by a file that is made and removed) or device-dax node
+// (data.pmem) can be used.
 Findings check_pmem_devices(const MachineRoots& roots);
-Finding check_pmem(const std::filesystem::path& folder);
+Finding check_pmem(const std::filesystem::path& where);
 // This process's open files, and their limit.
 Findings check_open_files(const MachineRoots& roots);
 

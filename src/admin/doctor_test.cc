@@ -541,10 +541,21 @@ TEST_F(Doctor, NamesPersistentMemoryAndWhyAFolderIsNone) {
   EXPECT_EQ(bad.found, "1 GiB, DAX, what was written back is kept, 2 KiB in bad blocks");
   write("dev/dax0.0", "");
   write("sys/bus/dax/devices/dax0.0/size", "2147483648");
+  write("dev/dax1.0", "");
+  write("sys/devices/region0/devtype", "nd_pmem");
+  write("sys/devices/region0/badblocks", "4096 3");
+  write("sys/devices/region0/dax1.1/dax1.0/size", "1073741824");
+  std::filesystem::create_directory_symlink(root / "sys/devices/region0/dax1.1/dax1.0",
+                                            root / "sys/bus/dax/devices/dax1.0");
   const auto all = check_pmem_devices(roots);
-  ASSERT_EQ(all.size(), 3u);
-  EXPECT_EQ(all[2].found, "2 GiB, which data.pmem does not take");
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(
+      all[2].found,
+      "2 GiB, which data.pmem does not take: the kernel does not know it as persistent memory, so it forgets when "
+      "the power fails");
   EXPECT_EQ(all[2].subject, "device-dax node dax0.0");
+  EXPECT_EQ(all[3].found, "1 GiB, persistent: what was written back is kept, 1.5 KiB in bad blocks");
+  EXPECT_EQ(all[3].health, Health::warn);
   const Finding none = check_pmem("/proc");
   EXPECT_EQ(none.health, Health::fail);
   EXPECT_NE(none.found.find("/proc"), std::string::npos) << none.found;

@@ -329,8 +329,9 @@ const std::array keys{
         "16 GiB; 0: all goes back to the file system at once",
         [](C& c, S& t) { return parse_auto_bytes(c.keep_free, t, 0, 64 * TiB); }},
     ConfigKey{"data.pmem", "",
-              "a folder of a DAX file system on persistent memory: small objects of `sync` buckets are durable there "
-              "without a sync of the disk; default: none",
+              "a folder of a DAX file system on persistent memory, or a device-dax node that `verbena device format` "
+              "has made ready: small objects of `sync` buckets are durable there without a sync of the disk; default: "
+              "none",
               [](C& c, S& t) { return parse_text(c.pmem, t); }},
     ConfigKey{"rados.conf", "", "the cluster's ceph.conf; default: where Ceph looks for it",
               [](C& c, S& t) { return parse_text(c.rados.conf, t); }},

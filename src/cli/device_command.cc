@@ -1,4 +1,4 @@
-// `verbena device`: makes a block device ready for data.device, and shows one.
+// `verbena device`: makes a block device ready for data.device, or a device-dax node for data.pmem, and shows one.
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 
@@ -9,6 +9,7 @@
 #include "cli/exit_code.h"
 #include "cli/server_command.h"
 #include "store/local/block_device.h"
+#include "store/local/dax_node.h"
 #include "store/local/device_volumes.h"
 
 namespace verbena::cli {
@@ -34,8 +35,20 @@ void print_device(const Superblock& facts) {
              format_size(facts.extent_size));
 }
 
+int print_node(const Result<DaxFormat>& found, const std::string& trouble) {
+  if (!found) return device_failed(trouble);
+  fmt::print("memory     {}, {}\n", format_size(found->facts.size), found->facts.kept);
+  if (found->facts.bad_bytes != 0) fmt::print("bad blocks {}\n", format_size(found->facts.bad_bytes));
+  fmt::print("log        {}\n", found->log_size == 0 ? "none yet" : format_size(found->log_size));
+  return exit_ok;
+}
+
 int format_it(const DeviceFlags& flags) {
   std::string trouble;
+  if (is_dax_node(flags.device)) {
+    const auto found = format_dax_node(flags.device, pmem_log_size, flags.force, trouble);
+    return print_node(found, trouble);
+  }
   auto file = open_block_device(flags.device, DeviceUse::own, trouble);
   if (!file) return device_failed(trouble);
   const auto stat = (*file)->stat();
@@ -59,6 +72,10 @@ int format_it(const DeviceFlags& flags) {
 
 int show_it(const DeviceFlags& flags) {
   std::string trouble;
+  if (is_dax_node(flags.device)) {
+    const auto found = look_at_dax_node(flags.device, trouble);
+    return print_node(found, trouble);
+  }
   auto file = open_block_device(flags.device, DeviceUse::look, trouble);
   if (!file) return device_failed(trouble);
   const auto others = (*file)->foreign_contents();
@@ -76,17 +93,20 @@ int show_it(const DeviceFlags& flags) {
 
 void add_device_command(CLI::App& app, int& exit_code) {
   auto* command =
-      app.add_subcommand("device", "Block devices that keep objects' bytes without a file system (data.device)");
+      app.add_subcommand("device",
+                         "Devices without a file system: block devices for objects' bytes (data.device), device-dax "
+                         "nodes of persistent memory (data.pmem)");
   command->require_subcommand(1);
   auto flags = std::make_shared<DeviceFlags>();
   auto* format = command->add_subcommand("format", "Make a device ready for a new store");
-  format->add_option("DEVICE", flags->device, "a disk, a partition or a namespace: /dev/nvme1n1")->required();
+  format->add_option("DEVICE", flags->device, "a disk, a partition or a namespace: /dev/nvme1n1; a node: /dev/dax0.0")
+      ->required();
   format->add_flag("--force", flags->force, "also if it holds data: all of it is lost");
   format->footer(
       "Refuses a device that is mounted or in use, and without --force one that holds a file system, a partition "
       "table, part of a RAID or volume group, an encrypted device, a store, or any bytes in its first 8 MiB or its "
-      "last "
-      "4 MiB.");
+      "last 4 MiB. Of a device-dax node it takes the first 256 MiB, and refuses without --force one that has any "
+      "bytes but zeros there.");
   format->callback([flags, &exit_code] { exit_code = format_it(*flags); });
   auto* show = command->add_subcommand("show", "Print what a formatted device holds; changes nothing");
   show->add_option("DEVICE", flags->device, "a formatted device")->required();

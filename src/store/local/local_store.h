@@ -56,12 +56,13 @@ struct Options {
   // nothing), and approximate time.
   uint64_t write_behind_max = 64 * MiB;
   std::chrono::milliseconds write_behind_after{100};
-  // A folder of persistent memory (persistent_memory.h) for the log of small objects of `sync` buckets; empty: none.
+  // A folder of persistent memory, or a device-dax node (persistent_memory.h), for the log of small objects of `sync`
+  // buckets; empty: none.
   std::filesystem::path pmem;
-  uint64_t pmem_log_size = 256 * MiB;
-  PersistentMemories* pmem_memories = nullptr;  // null: the machine's
-  uint64_t scrub_rate = 0;                      // bytes per second that the scrub reads; 0: no scrub
-  std::chrono::seconds scrub_rest{86'400};      // from the end of one round to the next
+  uint64_t pmem_log_size = local::pmem_log_size;  // of a folder's
+  PersistentMemories* pmem_memories = nullptr;    // null: the machine's
+  uint64_t scrub_rate = 0;                        // bytes per second that the scrub reads; 0: no scrub
+  std::chrono::seconds scrub_rest{86'400};        // from the end of one round to the next
   // Starts with what can be read where a start would otherwise refuse because acknowledged changes are damaged or
   // missing.
   bool accept_data_loss = false;

@@ -1,4 +1,4 @@
-// Persistent memory of the machine: a file on a DAX file system, mapped with MAP_SYNC.
+// Persistent memory of the machine: a file on a DAX file system, mapped with MAP_SYNC, or a device-dax node.
 #include "store/local/persistent_memory.h"
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "base/bus_guard.h"
+#include "store/local/dax_node.h"
 #include "store/local/pmem_stand_in.h"
 
 // Of Linux 4.15 and 5.14.
@@ -72,24 +73,14 @@ const LineWriteBack& write_back() {
 }
 
 std::unexpected<Error> refused(std::string& trouble, std::string sentence, int error, Errc as = Errc::unsupported) {
-  trouble = std::move(sentence);
-  if (error != 0) trouble += ": " + std::string(std::strerror(error));
-  return fail(as, "store: persistent memory", error);
+  return refuse_memory(trouble, std::move(sentence), error, as);
 }
 
 Result<Fd> open_folder(const std::filesystem::path& folder, std::string& trouble) {
   const std::string name = "data.pmem: " + folder.string();
   struct stat is{};
   if (::stat(folder.c_str(), &is) != 0) return refused(trouble, name, errno, Errc::not_found);
-  if (S_ISCHR(is.st_mode)) {
-    return refused(
-        trouble,
-        name +
-            " is a device. Of a device-dax node make a DAX file system (ndctl create-namespace --mode=fsdax, "
-            "mkfs.ext4, mount -o dax), and name a folder of it",
-        0);
-  }
-  if (!S_ISDIR(is.st_mode)) return refused(trouble, name + " is not a folder", 0);
+  if (!S_ISDIR(is.st_mode)) return refused(trouble, name + " is neither a folder nor a device-dax node", 0);
   Fd held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!held) return refused(trouble, name, errno, Errc::io_error);
   return held;
@@ -98,9 +89,7 @@ Result<Fd> open_folder(const std::filesystem::path& folder, std::string& trouble
 // Maps a file of the folder so that a flushed line is durable, with all that the file system needs to find it again.
 Result<std::byte*> map_durably(const Fd& file, uint64_t size, const std::filesystem::path& folder,
                                std::string& trouble) {
-  if (write_back().run == nullptr) {
-    return refused(trouble, "data.pmem: this processor has no instruction that writes a cache line back to memory", 0);
-  }
+  VB_TRY(check_line_write_back(trouble));
   void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, file.get(), 0);
   if (at == MAP_FAILED) {
     return refused(trouble,
@@ -121,6 +110,9 @@ Result<bool> was_never_used(const Fd& file, uint64_t length) {
   return first == 0;
 }
 
+PmemPlace file_in(const std::filesystem::path& folder) { return {.path = folder / pmem_file_name}; }
+
+// The folder's file, locked.
 Result<Fd> open_log(const Fd& folder, const std::filesystem::path& path, uint64_t size, std::string& trouble) {
   Fd file(::openat(folder.get(), pmem_file_name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   const std::string name = "data.pmem: " + (path / pmem_file_name).string();
@@ -134,8 +126,8 @@ Result<Fd> open_log(const Fd& folder, const std::filesystem::path& path, uint64_
   const auto length = static_cast<uint64_t>(is.st_size);
   const auto unused = length < size ? was_never_used(file, length) : Result<bool>(false);
   if (!unused) {
-    return refused(trouble, name + " cannot be read at its beginning. " + pmem_bad_block_advice, unused.error().sys,
-                   Errc::io_error);
+    return refused(trouble, name + " cannot be read at its beginning. " + file_in(path).bad_block_advice(),
+                   unused.error().sys, Errc::io_error);
   }
   if (*unused) {
     // The blocks are reserved at once: a store into a hole of a full file system would be a SIGBUS.
@@ -149,21 +141,42 @@ Result<Fd> open_log(const Fd& folder, const std::filesystem::path& path, uint64_
   return file;
 }
 
+Result<void> check_folder(const std::filesystem::path& folder, std::string& trouble) {
+  constexpr uint64_t size = 4096;
+  VB_ASSIGN(const Fd held, open_folder(folder, trouble));
+  std::string name = (folder / "verbena-check-XXXXXX").string();
+  const Fd file(::mkostemp(name.data(), O_CLOEXEC));
+  if (!file) return refused(trouble, "data.pmem: " + folder.string(), errno, Errc::io_error);
+  ::unlink(name.c_str());
+  const int error = ::posix_fallocate(file.get(), 0, size);
+  if (error != 0) return refused(trouble, "data.pmem: " + folder.string(), error, Errc::insufficient_storage);
+  VB_ASSIGN(std::byte* const base, map_durably(file, size, folder, trouble));
+  ::munmap(base, size);
+  return {};
+}
+
+Result<std::unique_ptr<MappedMemory>> open_in_folder(const std::filesystem::path& folder, uint64_t size,
+                                                     std::string& trouble) {
+  VB_TRY(check_folder(folder, trouble));  // before a file of this size is made in vain
+  VB_ASSIGN(const Fd held, open_folder(folder, trouble));
+  VB_ASSIGN(Fd file, open_log(held, folder, size, trouble));
+  struct stat is{};
+  if (::fstat(file.get(), &is) != 0) return refused(trouble, "data.pmem: " + folder.string(), errno, Errc::io_error);
+  const auto length = static_cast<uint64_t>(is.st_size);
+  VB_ASSIGN(std::byte* const base, map_durably(file, length, folder, trouble));
+  return std::make_unique<MappedMemory>(file_in(folder), std::move(file),
+                                        MappedMemory::Mapping{.base = base, .length = length, .size = length});
+}
+
 class RealMemories final : public PersistentMemories {
  public:
-  Result<std::unique_ptr<PersistentMemory>> open(const std::filesystem::path& folder, uint64_t size,
+  Result<std::unique_ptr<PersistentMemory>> open(const std::filesystem::path& where, uint64_t size,
                                                  std::string& trouble) override {
-    VB_TRY(check_persistent_memory(folder, trouble));  // before a file of this size is made in vain
-    VB_ASSIGN(const Fd held, open_folder(folder, trouble));
-    VB_ASSIGN(Fd file, open_log(held, folder, size, trouble));
-    struct stat is{};
-    if (::fstat(file.get(), &is) != 0) return refused(trouble, "data.pmem: " + folder.string(), errno, Errc::io_error);
-    const auto length = static_cast<uint64_t>(is.st_size);
-    VB_ASSIGN(std::byte* const base, map_durably(file, length, folder, trouble));
-    auto memory = std::make_unique<MappedMemory>(std::move(file), base, length);
-    // The first store into a page waits for the file system's journal: here, not in a PUT. Older kernels refuse.
-    (void)::madvise(base, length, MADV_POPULATE_WRITE);
-    return memory;
+    auto memory = is_dax_node(where) ? open_dax_log(where, trouble) : open_in_folder(where, size, trouble);
+    if (!memory) return std::unexpected(memory.error());
+    // The first store into a page waits for the file system's journal, or for a mapping of it: here, not in a PUT.
+    (*memory)->populate();
+    return std::move(*memory);
   }
 };
 
@@ -181,25 +194,48 @@ PersistentMemories& real_persistent_memories() {
   return other != nullptr ? *other : all;
 }
 
-Result<void> check_persistent_memory(const std::filesystem::path& folder, std::string& trouble) {
-  constexpr uint64_t size = 4096;
-  VB_ASSIGN(const Fd held, open_folder(folder, trouble));
-  std::string name = (folder / "verbena-check-XXXXXX").string();
-  const Fd file(::mkostemp(name.data(), O_CLOEXEC));
-  if (!file) return refused(trouble, "data.pmem: " + folder.string(), errno, Errc::io_error);
-  ::unlink(name.c_str());
-  const int error = ::posix_fallocate(file.get(), 0, size);
-  if (error != 0) return refused(trouble, "data.pmem: " + folder.string(), error, Errc::insufficient_storage);
-  VB_ASSIGN(std::byte* const base, map_durably(file, size, folder, trouble));
-  ::munmap(base, size);
-  return {};
+Result<std::string> check_persistent_memory(const std::filesystem::path& where, std::string& trouble) {
+  if (is_dax_node(where)) return check_dax_node(where, trouble);
+  VB_TRY(check_folder(where, trouble));
+  return "is on a DAX file system";
 }
 
-MappedMemory::MappedMemory(Fd file, std::byte* base, uint64_t size) : file_(std::move(file)), base_(base), size_(size) {
+std::unexpected<Error> refuse_memory(std::string& trouble, std::string sentence, int error, Errc as) {
+  trouble = std::move(sentence);
+  if (error != 0) trouble += ": " + std::string(std::strerror(error));
+  return fail(as, "store: persistent memory", error);
+}
+
+Result<void> check_line_write_back(std::string& trouble) {
+  if (write_back().run != nullptr) return {};
+  return refused(trouble, "data.pmem: this processor has no instruction that writes a cache line back to memory", 0);
+}
+
+std::string PmemPlace::named() const { return " (data.pmem: " + path.string() + ")"; }
+
+std::string PmemPlace::bad_block_advice() const {
+  constexpr const char* what = "The memory has a bad block there, or the device is broken. ";
+  if (!is_node) return std::string(what) + "Move the file away, or remove it: a new one gets other blocks";
+  return what + ("Clear it (ndctl clear-errors), and make a new log: verbena device format --force " + path.string());
+}
+
+std::string PmemPlace::another_log_advice() const {
+  return is_node ? "Name another node, or make a new log here (verbena device format --force)"
+                 : "Take the file away and start again";
+}
+
+MappedMemory::MappedMemory(PmemPlace place, Fd file, const Mapping& mapping, Fd lock)
+    : place_(std::move(place)),
+      file_(std::move(file)),
+      lock_(std::move(lock)),
+      mapping_(mapping),
+      base_(mapping.base + mapping.begin) {
   install_bus_guard();
 }
 
-MappedMemory::~MappedMemory() { ::munmap(base_, size_); }
+MappedMemory::~MappedMemory() { ::munmap(mapping_.base, mapping_.length); }
+
+void MappedMemory::populate() { (void)::madvise(mapping_.base, mapping_.length, MADV_POPULATE_WRITE); }
 
 bool MappedMemory::load(MutableBytes into, uint64_t offset) const {
   if (into.empty()) return true;

@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "the log's numbers are
 
 constexpr uint64_t log_mark = 0x32474f4c4d454250;    // "PBEMLOG2"
 constexpr uint64_t older_mark = 0x31474f4c4d454250;  // "PBEMLOG1": its records' headers have no time
-constexpr uint64_t head_at = cache_line, ring_at = 4096;
+constexpr uint64_t head_at = cache_line, held_at = 2 * cache_line, ring_at = 4096;
 constexpr uint32_t of_object = 1, of_nothing = 2;  // of_nothing: fills the ring up to its end
 
 constexpr uint64_t lines(uint64_t bytes) { return (bytes + cache_line - 1) / cache_line * cache_line; }
@@ -95,7 +95,7 @@ Result<std::optional<uint64_t>> PmemLog::id(std::string& trouble) const {
   if (!memory_->load(room_of(top), 0)) {
     trouble =
         std::string("the log on persistent memory cannot be read at its beginning, which tells whose log it is. ") +
-        pmem_bad_block_advice;
+        memory_->place().bad_block_advice();
     return unusable_log();
   }
   if (top.mark == 0) return std::nullopt;
@@ -141,11 +141,27 @@ Result<void> PmemLog::format(uint64_t id) {
   top.check = top.right_check();
   const Bytes rest = plain_bytes(top).subspan(sizeof top.mark);
   const bool written = store_durably(0, 0) && memory_->store(sizeof top.mark, rest) && memory_->flush(0, sizeof top) &&
-                       store_durably(head_at, head_word(0)) && store_durably(0, log_mark);
+                       store_durably(head_at, head_word(0)) && store_durably(held_at, held_word()) &&
+                       store_durably(0, log_mark);
   if (!written) return verbena::fail(Errc::io_error, "store: persistent memory cannot be written");
   head_ = tail_ = 0;
   entries_.clear();
   return {};
+}
+
+bool PmemLog::is_held(uint64_t id) const {
+  uint64_t stored = 0;
+  return !memory_->load(room_of(stored), held_at) || stored == (id | 1);
+}
+
+void PmemLog::hold() {
+  const std::lock_guard lock(mutex_);
+  if (!store_durably(held_at, held_word())) fail();
+}
+
+void PmemLog::give_back() {
+  const std::lock_guard lock(mutex_);
+  (void)store_durably(held_at, 0);
 }
 
 uint64_t PmemLog::head_word(uint64_t place) const {

@@ -3,6 +3,7 @@
 //
 //   0      the mark of a log, its id, its size, and their CRC32C
 //   64     the place of the oldest record that counts, with a check of its own: 8 bytes
+//   128    a number made of its id while its store has not given it back: 8 bytes
 //   4096   a ring of records, each at a multiple of 64 and in one piece
 //
 // Places count the bytes since the log was made and never repeat; a record's offset is its place modulo the ring's
@@ -58,8 +59,12 @@ class PmemLog {
   std::optional<uint64_t> older_id() const;
   // Whether nothing counts in it. Before recover() or format().
   bool is_older_empty(uint64_t id);
-  // Makes an empty log. A power cut leaves the old one, this one, or none. io_error.
+  // Makes an empty log, which is held. A power cut leaves the old one, this one, or none. io_error.
   Result<void> format(uint64_t id);
+  // Whether the store of this log has it, or ended without giving it back. False of older programs' logs.
+  bool is_held(uint64_t id) const;
+  void hold();       // after recover()
+  void give_back();  // its store needs nothing of it any more
 
   struct Found {
     uint64_t place = 0, bucket = 0;
@@ -87,6 +92,7 @@ class PmemLog {
   // The log has a later record of the same key.
   void replaced(uint64_t place);
 
+  const PmemPlace& place() const { return memory_->place(); }
   uint64_t size() const { return memory_->size(); }
   bool empty() const;  // nothing waits for the index
   // Whether more than half of the log's space lies behind the record, which keeps all of that in use.
@@ -118,6 +124,7 @@ class PmemLog {
   std::string what_is_at(uint64_t place) const;
   std::vector<Seen> walk(Contents& contents);
   bool write(uint64_t place, Header header, const Record& record);
+  uint64_t held_word() const { return id_ | 1; }
   bool store_durably(uint64_t offset, uint64_t number);
   bool fill_up();
   void end(uint64_t place);

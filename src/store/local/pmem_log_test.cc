@@ -378,6 +378,7 @@ class Forgetful final : public PersistentMemory {
  public:
   enum class What : uint8_t { flushes, fences };
   Forgetful(std::unique_ptr<PersistentMemory> under, What what) : under_(std::move(under)), what_(what) {}
+  const PmemPlace& place() const override { return under_->place(); }
   uint64_t size() const override { return under_->size(); }
   bool load(MutableBytes into, uint64_t offset) const override { return under_->load(into, offset); }
   bool store(uint64_t offset, Bytes bytes) override { return under_->store(offset, bytes); }

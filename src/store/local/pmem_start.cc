@@ -134,15 +134,16 @@ std::unexpected<Error> Engine::refuse_pmem(std::string sentence) const {
 // The index names no log: no object of this store is there.
 std::unexpected<Error> Engine::refuse_unneeded_pmem(std::string sentence) const {
   return refuse(std::move(sentence) +
-                ". No object of this store is there alone, but another store's may be. No object was changed. Take the "
-                "file away and start again, or overwrite it: accept_data_loss.");
+                ". No object of this store is there alone, but another store's may be. No object was changed. " +
+                pmem->place().another_log_advice() + ", or overwrite it: accept_data_loss.");
 }
 
 std::unexpected<Error> Engine::refuse_broken_pmem() const {
-  return refuse("the log on persistent memory cannot be written at its beginning (data.pmem: " +
-                (options.pmem / pmem_file_name).string() + "). " + pmem_bad_block_advice +
-                ". No object was changed. With accept_data_loss the next start makes a new file; without data.pmem the "
-                "store works from the disk alone.");
+  return refuse(
+      "the log on persistent memory cannot be written at its beginning" + pmem->place().named() + ". " +
+      pmem->place().bad_block_advice() +
+      ". No object was changed. With accept_data_loss the next start takes the new one; without data.pmem the "
+      "store works from the disk alone.");
 }
 
 // Before the directory gets a format that older programs refuse.
@@ -175,7 +176,7 @@ Result<void> Engine::open_pmem() {
     VB_TRY(index->write(batch));
     return index->sync();
   }
-  const std::string where = " (data.pmem: " + (options.pmem / pmem_file_name).string() + ")";
+  const std::string where = pmem->place().named();
   const auto older = pmem->older_id();
   if (older && options.accept_data_loss) return use_pmem(0);
   if (older && (!wanted || older == wanted)) {
@@ -197,6 +198,13 @@ Result<void> Engine::open_pmem() {
   }
   // No log of this store: one that has nothing for its own store may be overwritten.
   if (id && id != over) {
+    // The lock of a node does not reach into every container (dax_node.h).
+    if (pmem->place().is_node && pmem->is_held(*id)) {
+      return refuse_unneeded_pmem(
+          "the log on persistent memory is that of another store, which is running, or was not stopped "
+          "in order" +
+          where);
+    }
     const auto contents = pmem->recover(*id);
     if (!contents.waiting.empty() || !contents.damage.empty()) {
       return refuse_pmem("the log on persistent memory has " + std::to_string(contents.waiting.size()) +
@@ -231,6 +239,7 @@ Result<void> Engine::use_pmem(uint64_t id) {
   for (const std::string& damage : contents.damage) log::error("store: {}", damage);
   if (!contents.damage.empty() && !options.accept_data_loss) return refuse_pmem(contents.damage.front());
   if (contents.unusable) return use_pmem(0);
+  pmem->hold();
   pmem->free_what_is_over();
   if (!contents.waiting.empty()) {
     log::info("store: {} objects come from the log on persistent memory", contents.waiting.size());
@@ -302,7 +311,9 @@ void Engine::leave_pmem() {
   if (!std::exchange(uses_pmem, false) || !pmem->empty()) return;
   if (const auto ended = end_pmem_log(); !ended) {
     log::warn("store: data.pmem must be set at the next start, too: {}", describe(ended.error()));
+    return;
   }
+  pmem->give_back();
 }
 
 }  // namespace verbena::store::local

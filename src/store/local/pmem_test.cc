@@ -268,7 +268,8 @@ class ShortMemories final : public PersistentMemories {
     if (::ftruncate(file_, static_cast<off_t>(size)) != 0) return fail(Errc::io_error, "memfd");
     void* const base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     if (base == MAP_FAILED) return fail(Errc::io_error, "memfd");
-    return std::make_unique<MappedMemory>(std::move(fd), static_cast<std::byte*>(base), size);
+    const MappedMemory::Mapping all{.base = static_cast<std::byte*>(base), .length = size, .size = size};
+    return std::make_unique<MappedMemory>(PmemPlace{}, std::move(fd), all);
   }
   void shrink(uint64_t size) const { ASSERT_EQ(::ftruncate(file_, static_cast<off_t>(size)), 0); }
 

@@ -9,11 +9,13 @@ namespace verbena::store::local {
 
 class ModelMemory final : public PersistentMemory {
  public:
-  explicit ModelMemory(ModelMemories& all) : all_(all) {}
+  ModelMemory(ModelMemories& all, const std::filesystem::path& folder)
+      : all_(all), place_{.path = folder / pmem_file_name} {}
   ~ModelMemory() override {
     const std::lock_guard lock(all_.mutex_);
     all_.open_ = false;
   }
+  const PmemPlace& place() const override { return place_; }
   uint64_t size() const override { return all_.now_.size(); }
 
   bool load(MutableBytes into, uint64_t offset) const override {
@@ -73,9 +75,10 @@ class ModelMemory final : public PersistentMemory {
 
  private:
   ModelMemories& all_;
+  const PmemPlace place_;
 };
 
-Result<std::unique_ptr<PersistentMemory>> ModelMemories::open(const std::filesystem::path& /*folder*/, uint64_t size,
+Result<std::unique_ptr<PersistentMemory>> ModelMemories::open(const std::filesystem::path& folder, uint64_t size,
                                                               std::string& trouble) {
   const std::lock_guard lock(mutex_);
   if (open_) {
@@ -87,7 +90,7 @@ Result<std::unique_ptr<PersistentMemory>> ModelMemories::open(const std::filesys
     now_.resize(size);
     durable_.resize(size);
   }
-  return std::make_unique<ModelMemory>(*this);
+  return std::make_unique<ModelMemory>(*this, folder);
 }
 
 bool ModelMemories::counts_locked() {

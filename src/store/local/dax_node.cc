@@ -1,0 +1,309 @@
+#include "store/local/dax_node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/checksum.h"
+#include "base/kernel_files.h"
+#include "store/local/pmem_stand_in.h"
+
+namespace verbena::store::local {
+namespace {
+
+constexpr uint64_t sector = 512;                         // the unit of bad blocks
+constexpr uint64_t log_at = 4096;                        // in the node
+constexpr uint64_t mark_of_a_node = 0x31474f4c58414456;  // "VDAXLOG1"
+
+struct NodeTop {
+  uint64_t mark = 0, log_size = 0;
+  uint32_t check = 0, unused = 0;
+  uint32_t right_check() const { return crc32c(std::as_bytes(std::span(&log_size, 1))); }
+};
+
+std::atomic<const DaxStandIn*> dax_stand_in = nullptr;
+
+std::filesystem::path sys_root() {
+  const DaxStandIn* const other = dax_stand_in;
+  return other != nullptr ? other->sys : "/sys";
+}
+
+// Of a node; none: it is none.
+std::optional<dev_t> device_number(const struct stat& is) {
+  if (S_ISCHR(is.st_mode)) return is.st_rdev;
+  if (dax_stand_in.load() != nullptr && S_ISREG(is.st_mode)) return makedev(0, 0);
+  return std::nullopt;
+}
+
+// "2147483648" and "0x100000000".
+std::optional<uint64_t> number_in(const std::filesystem::path& file) {
+  const std::string text = first_line(file);
+  const bool hexadecimal = text.starts_with("0x");
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data() + (hexadecimal ? 2 : 0), end, number, hexadecimal ? 16 : 10);
+  if (error != std::errc() || at != end) return std::nullopt;
+  return number;
+}
+
+// The region of the kernel's NVDIMM subsystem in which a device is; empty: it is in none, as memory of a CXL region
+// that forgets, or what the firmware calls soft-reserved (drivers/dax/hmem).
+std::filesystem::path region_of(const std::filesystem::path& device) {
+  std::error_code unknown;
+  std::filesystem::path folder = std::filesystem::canonical(device, unknown);
+  for (; !unknown && folder.has_relative_path(); folder = folder.parent_path()) {
+    const std::string type = first_line(folder / "devtype");
+    if (type == "nd_pmem" || type == "nd_volatile") return folder;
+  }
+  return {};
+}
+
+uint64_t bad_bytes_of(const std::filesystem::path& device, const std::filesystem::path& region, uint64_t size) {
+  const auto begin = number_in(device / "resource"), of_region = number_in(region / "resource");  // root's to read
+  if (!begin || !of_region || *begin < *of_region) return bad_bytes(region / "badblocks");
+  return bad_bytes(region / "badblocks", *begin - *of_region, *begin - *of_region + size);
+}
+
+struct OpenNode {
+  PmemPlace place;
+  DaxFacts facts;
+  Fd node, lock;
+  // The length of a mapping that has the first so many bytes.
+  uint64_t mapped(uint64_t bytes) const { return (bytes + facts.alignment - 1) / facts.alignment * facts.alignment; }
+};
+
+std::string node_name(const std::filesystem::path& path) { return "data.pmem: " + path.string(); }
+
+std::string why_node_not_opened(int error) {
+  if (error == EACCES || error == EPERM) return " may not be opened: give it to the server's user by a rule of udev";
+  return " cannot be opened";
+}
+
+Result<void> check_facts(const DaxFacts& facts, const std::filesystem::path& path, std::string& trouble) {
+  VB_TRY(check_line_write_back(trouble));
+  if (!facts.persistent) return refuse_memory(trouble, node_name(path) + ": " + facts.kept, 0, Errc::unsupported);
+  if (facts.size == 0 || facts.alignment < 4096 || !std::has_single_bit(facts.alignment)) {
+    return refuse_memory(trouble, node_name(path) + " does not tell its size or its alignment", 0, Errc::unsupported);
+  }
+  return {};
+}
+
+// Locked against other names of the same device, too: their inodes are others, that in sysfs is one.
+Result<void> lock_node(OpenNode& open, const std::filesystem::path& device, std::string& trouble) {
+  open.lock = Fd(::open((device / "size").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!open.lock)
+    return refuse_memory(trouble, node_name(open.place.path) + why_node_not_opened(errno), errno, Errc::io_error);
+  if (::flock(open.node.get(), LOCK_EX | LOCK_NB) == 0 && ::flock(open.lock.get(), LOCK_EX | LOCK_NB) == 0) return {};
+  return refuse_memory(trouble, node_name(open.place.path) + " is in use by another server", errno,
+                       Errc::service_unavailable);
+}
+
+Result<OpenNode> open_node(const std::filesystem::path& path, bool locked, std::string& trouble) {
+  OpenNode open{.place = {.path = path, .is_node = true}, .facts = {}, .node = {}, .lock = {}};
+  open.node = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (!open.node) return refuse_memory(trouble, node_name(path) + why_node_not_opened(errno), errno, Errc::io_error);
+  struct stat is{};
+  if (::fstat(open.node.get(), &is) != 0) return refuse_memory(trouble, node_name(path), errno, Errc::io_error);
+  const auto number = device_number(is);
+  const auto device =
+      sys_root() / "dev/char" / fmt::format("{}:{}", number ? major(*number) : 0, minor(number.value_or(0)));
+  std::error_code unknown;
+  const bool is_dax = std::filesystem::canonical(device / "subsystem", unknown).filename() == "dax";
+  if (!number || !is_dax)
+    return refuse_memory(trouble, node_name(path) + " is no device-dax node", 0, Errc::unsupported);
+  open.facts = dax_facts(device);
+  VB_TRY(check_facts(open.facts, path, trouble));
+  if (locked) VB_TRY(lock_node(open, device, trouble));
+  return open;
+}
+
+// The bytes [begin, begin + size) of the node. It has them.
+Result<std::unique_ptr<MappedMemory>> map_node(OpenNode& open, uint64_t begin, uint64_t size, std::string& trouble) {
+  const uint64_t length = open.mapped(begin + size);
+  void* const at = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, open.node.get(), 0);
+  if (at == MAP_FAILED)
+    return refuse_memory(trouble, node_name(open.place.path) + " cannot be mapped", errno, Errc::io_error);
+  const MappedMemory::Mapping mapping{
+      .base = static_cast<std::byte*>(at), .length = length, .begin = begin, .size = size};
+  return std::make_unique<MappedMemory>(open.place, std::move(open.node), mapping, std::move(open.lock));
+}
+
+// The size of the node's log; 0: it is not formatted.
+Result<uint64_t> log_size_in(const PersistentMemory& node, const OpenNode& open, std::string& trouble) {
+  const std::string name = node_name(open.place.path);
+  NodeTop top;
+  if (!node.load(std::as_writable_bytes(std::span(&top, 1)), 0)) {
+    return refuse_memory(trouble, name + " cannot be read at its beginning. " + open.place.bad_block_advice(), 0,
+                         Errc::io_error);
+  }
+  if (top.mark != mark_of_a_node) return 0;
+  if (top.check != top.right_check() || top.log_size == 0 || top.log_size % log_at != 0) {
+    return refuse_memory(trouble, name + " is damaged at its beginning. " + open.place.bad_block_advice(), 0,
+                         Errc::corrupt_object);
+  }
+  // By division: a size from outside must not make a sum that is too large.
+  if (top.log_size / log_at >= open.facts.size / log_at || open.mapped(log_at + top.log_size) > open.facts.size) {
+    return refuse_memory(trouble,
+                         fmt::format("{} has {}, and its log was made with {}: the namespace has shrunk", name,
+                                     format_size(open.facts.size), format_size(top.log_size)),
+                         0, Errc::corrupt_object);
+  }
+  return top.log_size;
+}
+
+// The mapping takes what is open over.
+Result<uint64_t> read_top(const std::filesystem::path& path, DaxFacts& facts, std::string& trouble) {
+  VB_ASSIGN(OpenNode open, open_node(path, /*locked=*/false, trouble));
+  facts = open.facts;
+  VB_ASSIGN(const auto top, map_node(open, 0, log_at, trouble));
+  return log_size_in(*top, open, trouble);
+}
+
+// Empty: nothing. Else what the node holds, as the rest of a sentence.
+std::string what_is_there(const PersistentMemory& node) {
+  std::vector<std::byte> piece(1 * MiB), nothing(piece.size());
+  for (uint64_t at = 0; at < node.size(); at += piece.size()) {
+    const auto some = std::span(piece).first(std::min<uint64_t>(piece.size(), node.size() - at));
+    if (!node.load(some, at)) return "has a bad block, so that it cannot be told what it holds";
+    uint64_t mark = 0;
+    std::memcpy(&mark, some.data(), sizeof mark);
+    if (at == 0 && mark == mark_of_a_node) return "has the log of a store";
+    if (std::memcmp(some.data(), nothing.data(), some.size()) != 0) return "holds data";
+  }
+  return "";
+}
+
+bool store_mark(PersistentMemory& node, uint64_t mark) {
+  const bool stored = node.store_number(0, mark) && node.flush(0, sizeof mark);
+  node.fence();
+  return stored;
+}
+
+// A power cut leaves what was there, a node that is not formatted, or one that is.
+bool write_top(PersistentMemory& node, uint64_t log_size) {
+  NodeTop top{.mark = mark_of_a_node, .log_size = log_size, .check = 0, .unused = 0};
+  top.check = top.right_check();
+  std::array<std::byte, 2 * log_at> begin{};  // with the log's own first page
+  std::memcpy(begin.data(), &top, sizeof top);
+  const Bytes rest = std::span(begin).subspan(sizeof top.mark);
+  if (!store_mark(node, 0) || !node.store(sizeof top.mark, rest) || !node.flush(0, begin.size())) return false;
+  node.fence();
+  return store_mark(node, mark_of_a_node);
+}
+
+}  // namespace
+
+void stand_in_for_dax_nodes(const DaxStandIn* other) { dax_stand_in = other; }
+
+std::string what_is_kept(const std::filesystem::path& region) {
+  const std::string domain = first_line(region / "persistence_domain");
+  if (domain == "memory_controller") return "what was written back is kept";
+  if (domain == "cpu_cache") return "the processor's caches are kept, too";
+  return "the platform does not say what it keeps when the power fails";
+}
+
+uint64_t bad_bytes(const std::filesystem::path& badblocks, uint64_t from, uint64_t to) {
+  std::ifstream lines(badblocks);
+  uint64_t at = 0, count = 0, all = 0;
+  while (lines >> at >> count) {
+    const uint64_t begin = std::max(at * sector, from), end = std::min((at + count) * sector, to);
+    if (begin < end) all += end - begin;
+  }
+  return all;
+}
+
+DaxFacts dax_facts(const std::filesystem::path& device) {
+  DaxFacts facts;
+  facts.size = number_in(device / "size").value_or(0);
+  facts.alignment = number_in(device / "align").value_or(0);
+  const auto region = region_of(device);
+  if (region.empty() || first_line(region / "devtype") != "nd_pmem") {
+    facts.kept = "the kernel does not know it as persistent memory, so it forgets when the power fails";
+  } else if (first_line(region.parent_path() / "provider") == "virtio-pmem") {
+    facts.kept = "virtio-pmem wants a flush by the host, which programs cannot make of a device-dax node";
+  } else {
+    facts.persistent = true;
+    facts.kept = what_is_kept(region);
+  }
+  if (!region.empty()) facts.bad_bytes = bad_bytes_of(device, region, facts.size);
+  return facts;
+}
+
+bool is_dax_node(const std::filesystem::path& path) {
+  struct stat is{};
+  return ::stat(path.c_str(), &is) == 0 && device_number(is);
+}
+
+Result<std::unique_ptr<MappedMemory>> open_dax_log(const std::filesystem::path& path, std::string& trouble) {
+  DaxFacts facts;
+  VB_ASSIGN(OpenNode open, open_node(path, /*locked=*/true, trouble));
+  VB_ASSIGN(const uint64_t log_size, read_top(path, facts, trouble));
+  if (log_size == 0) {
+    return refuse_memory(trouble,
+                         fmt::format("{} is not formatted. If nothing there is needed: verbena device format {}",
+                                     node_name(path), path.string()),
+                         0, Errc::unsupported);
+  }
+  return map_node(open, log_at, log_size, trouble);
+}
+
+Result<std::string> check_dax_node(const std::filesystem::path& path, std::string& trouble) {
+  VB_ASSIGN(const DaxFormat found, look_at_dax_node(path, trouble));
+  if (found.log_size == 0) {
+    return refuse_memory(trouble, node_name(path) + " is not formatted (verbena device format)", 0, Errc::unsupported);
+  }
+  return fmt::format("is a device-dax node of {} with a log of {}, {}", format_size(found.facts.size),
+                     format_size(found.log_size), found.facts.kept);
+}
+
+Result<DaxFormat> look_at_dax_node(const std::filesystem::path& path, std::string& trouble) {
+  DaxFormat found;
+  VB_ASSIGN(found.log_size, read_top(path, found.facts, trouble));
+  return found;
+}
+
+Result<DaxFormat> format_dax_node(const std::filesystem::path& path, uint64_t log_size, bool force,
+                                  std::string& trouble) {
+  VB_ASSIGN(OpenNode open, open_node(path, /*locked=*/true, trouble));
+  const DaxFacts facts = open.facts;
+  if (open.mapped(log_at + log_size) > facts.size) {
+    return refuse_memory(trouble,
+                         fmt::format("{} has {}, and a log needs {}", node_name(path), format_size(facts.size),
+                                     format_size(open.mapped(log_at + log_size))),
+                         0, Errc::insufficient_storage);
+  }
+  VB_ASSIGN(const auto node, map_node(open, 0, log_at + log_size, trouble));
+  const std::string found = force ? "" : what_is_there(*node);
+  if (!found.empty()) {
+    return refuse_memory(trouble,
+                         fmt::format("{} {}. Nothing was changed. --force makes a new log there: what is in the first "
+                                     "{} is lost",
+                                     node_name(path), found, format_size(log_at + log_size)),
+                         0, Errc::unsupported);
+  }
+  if (!write_top(*node, log_size)) {
+    return refuse_memory(trouble,
+                         node_name(path) +
+                             " cannot be written at its beginning. It has a bad block there: clear "
+                             "it (ndctl clear-errors)",
+                         0, Errc::io_error);
+  }
+  return DaxFormat{.facts = facts, .log_size = log_size};
+}
+
+}  // namespace verbena::store::local
