@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "admin/mlx5_crypto.h"
 #include "base/aead.h"
 #include "base/bytes.h"
 #include "base/config.h"
@@ -33,12 +34,13 @@ struct Finding {
 using Findings = std::vector<Finding>;
 void append(Findings& to, Findings more);
 
-// Folders of the kernel's files; tests use their own.
+// Folders of the kernel's files, and the library by which mlx5 devices tell of themselves; tests use their own.
 struct MachineRoots {
   std::filesystem::path sys = "/sys";
   std::filesystem::path proc = "/proc";
   std::filesystem::path run = "/run";
   std::filesystem::path dev = "/dev";
+  std::string mlx5 = mlx5_library;
 };
 
 struct ArenaUse {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 
 #include "admin/doctor_gpu.h"
 #include "admin/link_encryption.h"
@@ -127,6 +128,18 @@ TEST_F(DoctorOfEncryption, TellsWhatEncryptsBelowAnRdmaDevice) {
   found = below();
   EXPECT_TRUE(found.found.starts_with("inline AES-XTS: cannot be told")) << found.found;
   EXPECT_TRUE(found.mend.starts_with("the device sends its packets itself")) << found.mend;
+}
+
+TEST_F(DoctorOfEncryption, AsksAnMlx5DeviceForItsEngine) {
+  roots.mlx5 = MLX5_DOUBLE;  // its devices: "xts", "without"
+  for (const auto& [device, said] : std::map<std::string, std::string>{
+           {"xts", "present (for blocks of disks: it notices no change, and nothing here uses it); "},
+           {"without", "absent; "}}) {
+    std::filesystem::remove_all(root / "sys/class/infiniband");
+    std::filesystem::create_directories(root / "sys/class/infiniband" / device / "device");
+    std::filesystem::create_symlink("../drivers/mlx5_core", root / "sys/class/infiniband" / device / "device/driver");
+    EXPECT_TRUE(below().found.starts_with("inline AES-XTS: " + said)) << below().found;
+  }
 }
 
 TEST_F(DoctorOfEncryption, ADeviceMayStandOnAMacsecInterface) {
