@@ -12,7 +12,7 @@ constexpr std::array<FormTraits, token_forms> form_traits{{
     {"ofi1", "token: ofi1 is not served", 501, nullptr},
     {"ofi1s", "token: ofi1s is not served", 501, nullptr},
     {"ofi1_raw", "token: keys longer than 8 bytes are not served", 501, nullptr},
-    {"cuobject", "token: dynamically connected queue pairs are not served", 200, nullptr},
+    {"cuobject", "token: dynamically connected queue pairs are not served (rdma.token_provider: dc)", 200, nullptr},
     {"cuobject_rc", "token: reliable connections are not served (rdma.token_provider: rc)", 501, nullptr},
     {"hipobj", "token: hipObject's token belongs to /.hipobj-rc/prepare", 501, "unsupported"},
     {"unknown", "token: of no known dialect", 501, nullptr},
