@@ -20,6 +20,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "memory/arena.h"
+#include "rdma/dc/descriptors.h"
+#include "rdma/dc/test_fabric.h"
 #include "rdma/rc/reliable_connections.h"
 #include "rdma/rc/test_device.h"
 #include "s3_http/routing/router.h"
@@ -132,7 +134,9 @@ class Reliable {
     connections->connections.reap(deadline_in(std::chrono::hours(1)));
   }
   rdma::rc::test::Fabric device;
+  rdma::dc::test::Fabric dc_device;
   std::unique_ptr<rdma::rc::ReliableConnections> connections;
+  std::unique_ptr<rdma::dc::Descriptors> descriptors;
   rdma::Dialects dialects;
 
  private:
@@ -141,6 +145,11 @@ class Reliable {
     auto endpoint = rdma::rc::Endpoint::create(arena(), {"127.0.0.1"}, [this] { return device.open(); });
     connections = std::make_unique<rdma::rc::ReliableConnections>(std::move(*endpoint));
     dialects.add(connections->connections);
+    dc_device.clients[0xc1d].lent[rdma::rc::test::Fabric::client_key] = {device.memory};
+    const auto open_dc = [this] { return rdma::dc::Device::open(dc_device.verbs(), {}, arena()); };
+    descriptors =
+        rdma::dc::Descriptors::create({"127.0.0.1"}, open_dc, {.settle = std::chrono::milliseconds(0)}).value();
+    dialects.add(*descriptors);
   }
 };
 

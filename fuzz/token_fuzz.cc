@@ -23,6 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto token = rdma::parse_token(text);
   if (!token) return 0;
   if (rdma::redacted(*token).size() > 256) std::abort();
+  if (token->form == rdma::TokenForm::cuobject && token->flaw == nullptr) {
+    const bool bounded = token->base + token->size >= token->base && token->key <= 0xffffffff &&
+                         token->target.number > 1 && token->target.number <= rdma::rc::number_max;
+    if (!bounded) std::abort();
+  }
   if (token->form != rdma::TokenForm::ofi1 && token->form != rdma::TokenForm::ofi1_sealed) return 0;
   static_cast<void>(fabric::ofi::decode_socket_name(token->endpoint_name));
   const auto again = rdma::parse_token(rdma::format_token(*token));

@@ -23,6 +23,7 @@ Findings examine_machine(const MachineRoots& roots, const ArenaUse& arena, bool 
   Findings findings;
   if (fabrics) {
     findings = check_providers(fabric::ofi::discover());
+    append(findings, judge_dc(rdma::dc::look_at_devices(rdma::dc::load_verbs())));
   } else {
     findings.push_back({Health::ok, "fabric", "RDMA is off (rdma.enabled)", {}});
   }

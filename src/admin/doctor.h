@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/config.h"
 #include "fabric/ofi/ofi.h"
+#include "rdma/dc/device.h"
 
 namespace verbena::store::local {
 class File;
@@ -50,6 +51,8 @@ struct ArenaUse {
 };
 
 Findings check_providers(const std::vector<fabric::ofi::ProviderInfo>& providers);
+// Dynamically connected queue pairs of each RDMA device, which cuObject's descriptors need.
+Findings judge_dc(const std::vector<rdma::dc::DeviceSupport>& devices);
 Findings check_devices(const MachineRoots& roots);
 Findings check_firewall(const MachineRoots& roots);
 Findings check_memory(const MachineRoots& roots, const ArenaUse& arena = {});

@@ -601,6 +601,16 @@ TEST_F(Doctor, NoProviderAtAllFails) {
   EXPECT_EQ(findings[0].health, Health::fail);
 }
 
+TEST_F(Doctor, TellsOfEachDeviceWhetherItHasDynamicallyConnectedQueuePairs) {
+  using rdma::dc::Support;
+  const Findings findings = judge_dc(
+      {{"mlx5_0", Support::present}, {"rxe0", Support::absent}, {"mlx5_1", Support::unknown, EACCES}, {"mlx5_2"}});
+  ASSERT_EQ(findings.size(), 4u);
+  EXPECT_EQ(findings[0].subject, "DC of mlx5_0");
+  const char* const words[] = {"pairs: present", "pairs: absent", "pairs: cannot be told: ", "without libmlx5"};
+  for (size_t i = 0; i < 4; ++i) EXPECT_NE(findings[i].found.find(words[i]), std::string::npos) << findings[i].found;
+}
+
 TEST_F(Doctor, ReadsMemoryFromProc) {
   write("proc/meminfo", "MemAvailable:    100000 kB\nHugePages_Total:     512\nHugePages_Free:      500");
   const Findings findings = check_memory(roots);

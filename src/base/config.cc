@@ -300,8 +300,9 @@ ConfigResult check_encryption(const Config& config) {
   if (rdma_may_be_plain(config)) return {};
   for (const auto& name : rdma.token_provider) {
     if (name == "auto" || name == "none") continue;
-    if (name == "rc") {
-      return std::unexpected("rdma.token_provider rc: its payload is never encrypted, and rdma.encryption is required");
+    if (name == "rc" || name == "dc") {
+      return std::unexpected("rdma.token_provider " + name +
+                             ": its payload is never encrypted, and rdma.encryption is required");
     }
     if (tokens_may_be_served(config)) continue;
     return std::unexpected("rdma.token_provider " + name +

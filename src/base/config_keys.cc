@@ -154,7 +154,7 @@ std::string parse_providers(std::vector<std::string>& into, const std::string& t
 }
 
 std::string parse_token_providers(std::vector<std::string>& into, const std::string& text) {
-  static constexpr std::array<std::string_view, 7> known{"auto", "none", "verbs", "efa", "cxi", "tcp", "rc"};
+  static constexpr std::array<std::string_view, 8> known{"auto", "none", "verbs", "efa", "cxi", "tcp", "rc", "dc"};
   std::vector<std::string> items;
   if (auto wrong = parse_names(items, text, known); !wrong.empty()) return wrong;
   if (items.size() > 1 && std::ranges::find(items, "none") != items.end()) return "'none' stands alone";
@@ -605,8 +605,8 @@ const std::array keys{
               [](C& c, S& t) { return parse_text(c.rdma.local_socket, t); }},
     ConfigKey{"rdma.token_provider", "auto",
               "what serves tokens: auto (RDMA devices), none, verbs, efa, cxi, tcp; with tcp any peer can crash the "
-              "server; rc: "
-              "reliable connections (hipobj-rc-v2, cuObject over RC)",
+              "server; rc: reliable connections (hipobj-rc-v2, cuObject over RC); dc: cuObject's descriptors, on a "
+              "ConnectX, untried on hardware",
               [](C& c, S& t) { return parse_token_providers(c.rdma.token_provider, t); }, true},
     ConfigKey{"rdma.token_networks", "",
               "networks (CIDR) that a token may make the server connect to besides the HTTP peer; addresses of the "

@@ -92,7 +92,7 @@ TEST(Config, BadValuesSayWhatIsWanted) {
       {"rdma: {provider: shm}", "v.yaml:1: rdma.provider: 'shm' is not one of auto, verbs, efa, cxi, tcp, local"},
       {"rdma: {fabric_ports: 9200-9100}", "v.yaml:1: rdma.fabric_ports: not a range like 9101-9116"},
       {"rdma: {token_provider: shm}",
-       "v.yaml:1: rdma.token_provider: 'shm' is not one of auto, none, verbs, efa, cxi, tcp, rc"},
+       "v.yaml:1: rdma.token_provider: 'shm' is not one of auto, none, verbs, efa, cxi, tcp, rc, dc"},
       {"rdma: {token_provider: [none, tcp]}", "v.yaml:1: rdma.token_provider: 'none' stands alone"},
       {"rdma: {token_ports: 0-10}", "v.yaml:1: rdma.token_ports: not a range like 9101-9116"},
       {"admin: {console_provider: http://id.example.com}",
@@ -279,6 +279,8 @@ TEST(Config, EncryptedRdmaServesTokensOverHttpsAlone) {
   EXPECT_TRUE(tokens_may_be_served(config));
   config.rdma.token_provider = {"verbs", "rc"};
   EXPECT_TRUE(check(config).error().starts_with("rdma.token_provider rc: "));
+  config.rdma.token_provider = {"verbs", "dc"};
+  EXPECT_TRUE(check(config).error().starts_with("rdma.token_provider dc: "));
   config.rdma.token_provider = {"none"};
   EXPECT_TRUE(check(config));
   config.dpu.enabled = config.dpu.enable_crypto = true;

@@ -208,9 +208,9 @@ int count(const std::string& log, const std::string& one, const std::string& oth
 class NoWindows final : public rdma::Dialect {
  public:
   bool serves(rdma::TokenForm) const override { return true; }
-  Result<std::unique_ptr<fabric::Window>> open(const rdma::Token&, const rdma::TokenClient&, fabric::Access) override {
+  Task<Result<std::unique_ptr<fabric::Window>>> open(const rdma::Token&, rdma::TokenClient, fabric::Access) override {
     ADD_FAILURE() << "a window was opened";
-    return fail(Errc::rdma_not_supported);
+    co_return fail(Errc::rdma_not_supported);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/task.h"
 #include "fabric/fabric.h"
 #include "rdma/token.h"
 
@@ -31,9 +32,9 @@ class Dialect {
   // invalid_rdma_token: the token is malformed in what only its dialect can check;
   // rdma_not_supported: another dialect, a provider that is not open here, `shm`, a window that the device does not
   // support, or a peer that is refused: the server's own, a port or address that the configuration does not allow.
-  // Runs on the calling core; the window belongs to that core.
-  virtual Result<std::unique_ptr<fabric::Window>> open(const Token& token, const TokenClient& client,
-                                                       fabric::Access access) = 0;
+  // Runs on the calling core; the window belongs to that core. `token` and what `client` refers to outlive the call.
+  virtual Task<Result<std::unique_ptr<fabric::Window>>> open(const Token& token, TokenClient client,
+                                                             fabric::Access access) = 0;
 };
 
 // The served dialects, by the form of a token.
@@ -42,8 +43,8 @@ class Dialects final : public Dialect {
   // `dialect` outlives this. Before the first request.
   void add(Dialect& dialect) { all_.push_back(&dialect); }
   bool serves(TokenForm form) const override { return find(form) != nullptr; }
-  Result<std::unique_ptr<fabric::Window>> open(const Token& token, const TokenClient& client,
-                                               fabric::Access access) override;
+  Task<Result<std::unique_ptr<fabric::Window>>> open(const Token& token, TokenClient client,
+                                                     fabric::Access access) override;
 
  private:
   Dialect* find(TokenForm form) const;
@@ -63,5 +64,6 @@ const FormTraits& traits_of(TokenForm form);
 void register_dialect_metrics();
 void count_moved(TokenForm form);
 void count_declined(TokenForm form);
+void count_failed(TokenForm form);
 
 }  // namespace verbena::rdma

@@ -184,8 +184,8 @@ Result<void> FabricTokenWindows::check_address(const Token& token, std::string_v
   return {};
 }
 
-Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open(const Token& token, const TokenClient& client,
-                                                                 fabric::Access access) {
+Result<std::unique_ptr<fabric::Window>> FabricTokenWindows::open_now(const Token& token, const TokenClient& client,
+                                                                     fabric::Access access) {
   if (!serves(token.form)) {
     refused("dialect").add();
     return fail(Errc::rdma_not_supported, "token: dialect");

@@ -55,8 +55,12 @@ class FabricTokenWindows final : public Dialect {
 
   // Called on a core's thread; a core without fabrics returns rdma_not_supported.
   bool serves(TokenForm form) const override { return form == TokenForm::ofi1 || form == TokenForm::ofi1_sealed; }
-  Result<std::unique_ptr<fabric::Window>> open(const Token& token, const TokenClient& client,
-                                               fabric::Access access) override;
+  Task<Result<std::unique_ptr<fabric::Window>>> open(const Token& token, TokenClient client,
+                                                     fabric::Access access) override {
+    co_return open_now(token, client, access);
+  }
+  Result<std::unique_ptr<fabric::Window>> open_now(const Token& token, const TokenClient& client,
+                                                   fabric::Access access);
 
  private:
   struct Entry;

@@ -41,7 +41,7 @@ class TokenWindowsTest : public ::testing::Test {
   }
   Errc open(const Token& token, std::string_view peer) {
     return server.call([&] {
-      const auto window = windows->open(token, {peer, ""}, Access::server_writes);
+      const auto window = windows->open_now(token, {peer, ""}, Access::server_writes);
       return window ? Errc::ok : window.error().code;
     });
   }
@@ -106,7 +106,7 @@ TEST_F(TokenWindowsTest, OneClientHasThemAtFewEndpoints) {
     Token token = token_of(*lent);
     token.endpoint_name = fabric::ofi::encode_socket_name({own, port});
     return server.call([&] {
-      auto window = windows->open(token, {peer, ""}, Access::server_writes);
+      auto window = windows->open_now(token, {peer, ""}, Access::server_writes);
       if (window) held.push_back(std::move(*window));
       return window ? Errc::ok : window.error().code;
     });
@@ -136,7 +136,7 @@ TEST_F(TokenWindowsTest, AccountsBehindOneAddressShareItsEndpointsFairly) {
       token.endpoint_name = fabric::ofi::encode_socket_name({own, ++port});
       const rdma::TokenClient asking{peer, account, account};
       server.call([&] {
-        auto window = windows->open(token, asking, Access::server_writes);
+        auto window = windows->open_now(token, asking, Access::server_writes);
         if (!window) return;
         held[account].push_back(std::move(*window));
         ++taken;
@@ -168,7 +168,7 @@ TEST_F(TokenWindowsTest, OfOneClientLeaveEndpointsToAnother) {
   const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
   const auto own = boost::asio::ip::make_address(own_address());
   const auto open_on = [&](const Token& token, std::string_view peer) {
-    return small.call([&] { return windows->open(token, {peer, ""}, Access::server_writes); });
+    return small.call([&] { return windows->open_now(token, {peer, ""}, Access::server_writes); });
   };
   std::vector<std::unique_ptr<fabric::Window>> dead;
   for (uint16_t port = 40'001; port < 40'101; ++port) {
@@ -237,7 +237,7 @@ TEST_F(TokenWindowsTest, RefuseNamesThatAreNoAddress) {
 TEST_F(TokenWindowsTest, AreNotServedOnAThreadThatIsNoCore) {
   const auto lent = std::move(*client.link->lend(memory, Access::server_writes));
   const std::string own = own_address();
-  const auto window = windows->open(token_of(*lent), {own, ""}, Access::server_writes);
+  const auto window = windows->open_now(token_of(*lent), {own, ""}, Access::server_writes);
   ASSERT_FALSE(window);
   EXPECT_EQ(window.error().code, Errc::rdma_not_supported);
 }
@@ -292,7 +292,7 @@ class WindowStreams : public TokenWindowsTest {
  protected:
   std::unique_ptr<fabric::Window> window_of(const fabric::Lent& lent, Access access) {
     const std::string own = own_address();
-    return server.call([&] { return std::move(*windows->open(token_of(lent), {own, ""}, access)); });
+    return server.call([&] { return std::move(*windows->open_now(token_of(lent), {own, ""}, access)); });
   }
   static constexpr std::chrono::milliseconds deadline{20'000};
 };

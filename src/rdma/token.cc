@@ -50,6 +50,44 @@ bool is_cuobject(const Fields& fields) {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
+// What programs for cuObject append to a descriptor: the memory's address and size, which must be the descriptor's.
+bool is_same_window(const Fields& fields) {
+  if (fields.count != 9) return false;
+  for (size_t i : {0, 1}) {
+    if (parse_hex(fields.at[i]) != parse_hex(fields.at[i + 7])) return false;
+  }
+  return true;
+}
+
+// Null: it can be served. `token` has its numbers.
+const char* read_target(const Fields& fields, Token& token) {
+  if (fields.count != 7 && !is_same_window(fields))
+    return "token: fields behind the descriptor's that are not its window";
+  if (token.size > window_size_max) return "token: size";
+  if (token.base + token.size < token.base) return "token: base + size overflows";
+  if (token.target.number < 2) return "token: its DC target is a port's own queue pair";
+  const auto has_gid = parse_hex(fields.at[5]);
+  if (*has_gid > 1) return "token: whether it has a GID";
+  if (*has_gid == 0) return nullptr;
+  std::array<std::byte, 16> gid;
+  if (!read_hex(fields.at[6], gid)) return "token: its GID has not 32 digits";
+  token.target.gid = gid;
+  return nullptr;
+}
+
+Token parse_cuobject(const Fields& fields) {
+  Token token;
+  token.form = TokenForm::cuobject;
+  token.provider = "verbs";
+  token.base = *parse_hex(fields.at[0]);
+  token.size = *parse_hex(fields.at[1]);
+  token.key = *parse_hex(fields.at[2]);
+  token.target.lid = static_cast<uint16_t>(*parse_hex(fields.at[3]));
+  token.target.number = static_cast<uint32_t>(*parse_hex(fields.at[4]));
+  token.flaw = read_target(fields, token);
+  return token;
+}
+
 // Its own name, so that a server which cannot seal declines it.
 constexpr std::string_view sealed_dialect = "ofi1s";
 
@@ -144,10 +182,8 @@ Result<Token> parse_token(std::string_view text) {
   if (text.size() > token_size_max) return token;
   if (text.ends_with(';')) text.remove_suffix(1);
   const Fields plain = split(text);
-  if (is_cuobject(plain)) {
-    token.form = TokenForm::cuobject;
-    token.size = *parse_hex(plain.at[1]);
-  } else if (is_hipobj(plain)) {
+  if (is_cuobject(plain)) return parse_cuobject(plain);
+  if (is_hipobj(plain)) {
     token.form = TokenForm::hipobj;
   } else if (auto connected = parse_cuobject_rc(plain)) {
     return std::move(*connected);

@@ -2,6 +2,8 @@
 // logged whole and never kept past its request. Sources: Ceph's s3-rdma.rst, the NIXL obj plugin.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,14 +29,23 @@ inline constexpr size_t token_forms = 7;
 inline constexpr size_t token_size_max = 1024;         // characters
 inline constexpr size_t endpoint_name_size_max = 192;  // bytes
 
+// The target of a token of cuobject: a queue pair that any number of initiators connect to, one after the other.
+struct DcTarget {
+  uint32_t number = 0;  // 24 bits
+  uint16_t lid = 0;
+  std::optional<std::array<std::byte, 16>> gid{};
+};
+
 struct Token {
   TokenForm form = TokenForm::ofi1;
   std::string provider;       // of ofi1 and ofi1_sealed
   std::string endpoint_name;  // of those: raw bytes; of cuobject_rc: the connection's id, 32 lower-case hex digits
-  // Of those and cuobject_rc; of cuobject the size alone:
+  // Of those, cuobject_rc and cuobject:
   uint64_t base = 0;
   uint64_t size = 0;  // bytes
   uint64_t key = 0;
+  DcTarget target{};           // of cuobject
+  const char* flaw = nullptr;  // of cuobject: why it cannot be served, a constant text; then only the size counts
   // Of ofi1_sealed, from the header beside it (rdma/sealing.h): its transfer's cipher and key.
   std::optional<fabric::ConnectionKey> seal{};
 };

@@ -46,6 +46,7 @@ TEST(Token, OfOtherDialectsIsRecognised) {
        }) {
     EXPECT_EQ(dialect(text), TokenForm::cuobject) << text;
     EXPECT_EQ(parse_token(text)->size, 0x100000u);
+    EXPECT_EQ(parse_token(text)->flaw, nullptr);
   }
   EXPECT_EQ(dialect("hipobj-rc-v2:1234"), TokenForm::unknown);
   EXPECT_EQ(dialect(std::string(128, 'a')), TokenForm::unknown);
@@ -111,6 +112,20 @@ TEST(Token, OfReliableConnectionsNamesItsConnection) {
     ASSERT_TRUE(other) << text;
     EXPECT_EQ(other->form, TokenForm::unknown) << text;
   }
+}
+
+TEST(Token, OfCuObjectNamesMemoryBehindADcTarget) {
+  const auto token = parse_token("00007f1200001000:0000000a:00181c00:0005:000c1d:1:00000000000000000000ffff0a4d0002");
+  ASSERT_TRUE(token);
+  EXPECT_EQ(token->base, 0x7f1200001000u);
+  EXPECT_EQ(token->size, 10u);
+  EXPECT_EQ(token->key, 0x181c00u);
+  EXPECT_EQ(token->target.lid, 5);
+  EXPECT_EQ(token->target.number, 0xc1du);
+  ASSERT_TRUE(token->target.gid);
+  EXPECT_EQ(to_hex(*token->target.gid), "00000000000000000000ffff0a4d0002");
+  EXPECT_EQ(redacted(*token), "cuobject");
+  EXPECT_FALSE(parse_token("1:a:2:5:c1d:0:0")->target.gid) << "by its LID";
 }
 
 TEST(Token, OfHipObjectHas88Digits) {

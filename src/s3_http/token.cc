@@ -60,16 +60,18 @@ std::optional<Error> refuse_window(const Context& context, const rdma::Token& to
   if (!context.windows->serves(token.form)) {
     return Error{Errc::rdma_not_supported, 0, rdma::traits_of(token.form).unserved};
   }
+  if (token.flaw != nullptr) return Error{Errc::rdma_not_supported, 0, token.flaw};
   return token.seal ? refuse_sealed_rdma(context.options, context.caller(), token.seal->sealing)
                     : refuse_plain_rdma(context.options, context.caller());
 }
 
 fabric::WindowDescriptor window_of(const rdma::Token& token) { return {token.base, token.size, token.key}; }
 
-Result<std::unique_ptr<fabric::Window>> open_window(Context& context, const rdma::Token& token, fabric::Access access) {
+Task<Result<std::unique_ptr<fabric::Window>>> open_window(Context& context, const rdma::Token& token,
+                                                          fabric::Access access) {
   const Call& caller = context.caller();
-  return context.windows->open(token, {caller.peer_address, token_owner(caller), auth::account_of(caller.identity)},
-                               access);
+  const rdma::TokenClient client{caller.peer_address, token_owner(caller), auth::account_of(caller.identity)};
+  co_return co_await context.windows->open(token, client, access);
 }
 
 // A client gives up after about 10 s and reuses its memory. So operations are posted in the first half of a transfer's
@@ -247,9 +249,10 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   VB_CO_TRY(co_await may_write(context, part.put, part.part_number == 0));
   if (const auto refusal = refuse_window(context, token)) co_return decline_put(context, token, *refusal);
   VB_CO_ASSIGN(const uint64_t size, put_size(context, token));
+  const Deadline read_until = last_read(context, size);  // opening may wait for the peer's network
   std::unique_ptr<fabric::Window> window;
   if (size > 0) {
-    auto opened = open_window(context, token, fabric::Access::server_reads);
+    auto opened = co_await open_window(context, token, fabric::Access::server_reads);
     if (!opened && (opened.error() == Errc::rdma_not_supported || opened.error() == Errc::io_error)) {
       co_return decline_put(context, token, opened.error());
     }
@@ -274,11 +277,12 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
   } else if (window) {
     out_of_window = std::make_unique<rdma::WindowSource>(std::move(window), size, operation_deadline(context));
   }
-  if (out_of_window) bounded.emplace(*out_of_window, last_read(context, size), delivered);
+  if (out_of_window) bounded.emplace(*out_of_window, read_until, delivered);
   WatchedSource source(bounded ? static_cast<memory::Source&>(*bounded) : empty);
   auto stored = co_await store_body(context, part, source);
   if (!stored && source.failed() && stored.error() != Errc::slow_down) {
     call::count_failure();
+    rdma::count_failed(token.form);
     // The client refused the first read: its window is not readable or is gone. It will send a body.
     const bool refused = stored.error() == Errc::rdma_transfer_failed && stored.error().sys != ETIMEDOUT;
     if (refused && bounded && bounded->bytes_read() == 0) {
@@ -389,7 +393,8 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
     mark_declined(context, token, call::Direction::out, *why);
     co_return TokenOutcome::declined;
   }
-  auto window = open_window(context, token, fabric::Access::server_writes);
+  const Deadline post_until = last_post(context);  // opening may wait for the peer's network
+  auto window = co_await open_window(context, token, fabric::Access::server_writes);
   if (!window && window.error() == Errc::invalid_rdma_token) co_return std::unexpected(window.error());
   if (!window) {
     // The window cannot be served, or no data endpoint is free: falls back to the body.
@@ -398,7 +403,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   }
 
   rdma::WindowSink into_window(std::move(*window), operation_deadline(context));
-  into_window.post_until(last_post(context));
+  into_window.post_until(post_until);
   std::optional<rdma::SealedSink> sealed;
   if (token.seal) {
     fabric::sealed::Transfer transfer(*token.seal, salt, fabric::sealed::Direction::to_client, window_of(token),
@@ -424,6 +429,7 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
   context.reply_header("x-amz-rdma-reply", "501");
   context.reply_header("x-verbena-rdma-declined", "token: the transfer failed");
   call::count_fallback();
+  rdma::count_failed(token.form);
   co_return TokenOutcome::declined;
 }
 

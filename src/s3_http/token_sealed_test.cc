@@ -52,8 +52,8 @@ class SealedTokens : public Rig, public rdma::Dialect {
   bool serves(rdma::TokenForm form) const override {
     return form == rdma::TokenForm::ofi1 || form == rdma::TokenForm::ofi1_sealed;
   }
-  Result<std::unique_ptr<fabric::Window>> open(const rdma::Token&, const rdma::TokenClient&, fabric::Access) override {
-    return std::make_unique<WireWindow>(memory, on_wire, operations);
+  Task<Result<std::unique_ptr<fabric::Window>>> open(const rdma::Token&, rdma::TokenClient, fabric::Access) override {
+    co_return std::make_unique<WireWindow>(memory, on_wire, operations);
   }
 
   fabric::WindowDescriptor window() const { return {.base = 0x1000, .size = memory.size(), .key = 7}; }

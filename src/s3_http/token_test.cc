@@ -61,11 +61,11 @@ class FakeWindow : public fabric::Window {
 class FakeWindows : public rdma::Dialect {
  public:
   explicit FakeWindows(ClientMemory& memory) : memory_(memory) {}
-  Result<std::unique_ptr<fabric::Window>> open(const rdma::Token&, const rdma::TokenClient& client,
-                                               fabric::Access) override {
+  Task<Result<std::unique_ptr<fabric::Window>>> open(const rdma::Token&, rdma::TokenClient client,
+                                                     fabric::Access) override {
     EXPECT_EQ(client.address, "127.0.0.1");
-    if (refuse) return fail(*refuse, "fake");
-    return std::make_unique<FakeWindow>(memory_);
+    if (refuse) co_return fail(*refuse, "fake");
+    co_return std::make_unique<FakeWindow>(memory_);
   }
   bool serves(rdma::TokenForm form) const override { return form == rdma::TokenForm::ofi1; }
   std::optional<Errc> refuse;

@@ -79,8 +79,10 @@ FabricChoice choose_fabrics(const Config& config) {
   choice.must_open = !any && std::ranges::any_of(rdma.provider, [](const auto& name) { return name != "local"; });
   for (const auto& name : rdma.token_provider) {
     if (!tokens_may_be_served(config)) break;
-    choice.token_devices = choice.token_devices || (name != "none" && name != "tcp" && name != "rc");
+    const bool by_libfabric = name != "none" && name != "rc" && name != "dc";
+    choice.token_devices = choice.token_devices || (by_libfabric && name != "tcp");
     choice.token_rc = choice.token_rc || (name == "rc" && rdma_may_be_plain(config));  // never sealed
+    choice.token_dc = choice.token_dc || (name == "dc" && rdma_may_be_plain(config));  // likewise
     choice.token_tcp = choice.token_tcp || name == "tcp";
   }
   for (const auto& provider : rdma.provider) {

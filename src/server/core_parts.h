@@ -74,6 +74,7 @@ struct FabricChoice {
   bool token_devices = false;  // the open ones of `devices` serve tokens
   bool token_tcp = false;      // and by libfabric's tcp, which trusts its peers
   bool token_rc = false;       // dialects over reliable connections are served, without libfabric
+  bool token_dc = false;       // cuObject's descriptors, likewise
   // Providers for libfabric: it opens the first that it can.
   std::string libfabric() const { return devices + (token_tcp ? (devices.empty() ? "tcp" : ",tcp") : ""); }
   // Whether `provider`, opened by libfabric, serves tokens.

@@ -144,12 +144,23 @@ std::expected<void, std::string> Server::State::open_dialects() {
   if (!made) return std::unexpected("rdma.token_networks: " + describe(made.error()));
   windows = std::move(*made);
   dialects.add(*windows);
-  if (!choose_fabrics(config).token_rc) return {};
+  const FabricChoice choice = choose_fabrics(config);
+  if (!choice.token_rc && !choice.token_dc) return {};
   rdma::rc::DeviceChoice device{.name = config.rdma.device_name, .gid_index = std::nullopt};
   if (config.rdma.gid_index != "auto") device.gid_index = std::stoi(config.rdma.gid_index);
   device.port = static_cast<uint8_t>(config.rdma.ib_port.value_or(1));
   device.pkey = config.rdma.pkey;
   device.vlan = config.rdma.vlan;
+  if (choice.token_dc) {
+    const auto open_dc = [device, arena = arena.get()] {
+      return rdma::dc::Device::open(rdma::dc::load_verbs(), device, *arena);
+    };
+    auto dc = rdma::dc::Descriptors::create(config.rdma.token_networks, open_dc, {});
+    if (!dc) return std::unexpected("rdma.token_networks: " + describe(dc.error()));
+    dc_tokens = std::move(*dc);
+    dialects.add(*dc_tokens);
+  }
+  if (!choice.token_rc) return {};
   const auto open_device = [device] { return rdma::rc::open_ibv_device(device); };
   auto endpoint = rdma::rc::Endpoint::create(*arena, config.rdma.token_networks, open_device);
   if (!endpoint) return std::unexpected("rdma.token_networks: " + describe(endpoint.error()));
@@ -309,6 +320,7 @@ void Server::State::stop(std::chrono::milliseconds drain) {
     this->connections->stop();
     device_answers = this->connections->endpoint->end_work(device_work_max);
   }
+  if (dc_tokens != nullptr) device_answers = dc_tokens->end_work(device_work_max) && device_answers;
   sign_in.stop();
   // The loops outlive all timers and sockets on them.
   for (auto& parts : cores) parts.close();
@@ -316,12 +328,14 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   if (!device_answers) keep_for_device();
   cores.clear();
   this->connections.reset();
+  dc_tokens.reset();
 }
 
 // What work that still waits for an RDMA device uses stays until the process ends.
 void Server::State::keep_for_device() {
   for (auto& parts : cores) keep_until_exit(std::move(parts.core));
   keep_until_exit(std::move(this->connections));
+  keep_until_exit(std::move(dc_tokens));
   keep_until_exit(std::move(arena));
 }
 

@@ -31,6 +31,7 @@
 #include "iam/service.h"
 #include "memory/arena.h"
 #include "native/native.h"
+#include "rdma/dc/descriptors.h"
 #include "rdma/fabric_token_windows.h"
 #include "rdma/rc/reliable_connections.h"
 #include "s3/events/event_queues.h"
@@ -166,6 +167,7 @@ struct Server::State {
   std::unique_ptr<native::NativeDoor> door;
   std::unique_ptr<rdma::FabricTokenWindows> windows;
   std::unique_ptr<rdma::rc::ReliableConnections> connections;  // null: not configured
+  std::unique_ptr<rdma::dc::Descriptors> dc_tokens;            // likewise
   rdma::Dialects dialects;
   std::vector<CoreParts> cores;
   std::atomic<bool> stopping = false;

@@ -20,8 +20,10 @@ uint16_t port_of(const std::string& endpoint) {
 }
 
 http::Answer ask(const std::string& endpoint, const std::string& method, const std::string& path,
-                 const std::string& body = "", bool as_root = true) {
+                 const std::string& body = "", bool as_root = true,
+                 const std::vector<std::pair<std::string, std::string>>& more = {}) {
   std::vector<std::pair<std::string, std::string>> headers{{"host", "127.0.0.1"}};
+  headers.insert(headers.end(), more.begin(), more.end());
   if (as_root) {
     auth::sign({TestServer::access_key, TestServer::secret_key, ""}, "us-east-1", "s3", system_clock(), method, path,
                "", to_hex(as_bytes(sha256(as_bytes(body)))), headers);
@@ -74,6 +76,25 @@ TEST(Server, ServesNoTokensByLibfabricsTcpUnlessItIsNamed) {
     EXPECT_EQ((*started)->endpoints().tokens == "tcp", std::string_view(name) == "tcp") << name;
     const auto& providers = (*started)->endpoints().providers;
     EXPECT_NE(std::ranges::find(providers, "tcp"), providers.end()) << "the native door has a tcp of its own";
+  }
+}
+
+// The reason is that of its devices: without `dc` none is asked.
+TEST(Server, DeclinesCuObjectsDescriptorsWithTheReasonThatApplies) {
+  const std::string descriptor = "00007f1200001000:0000000a:00181c00:0000:000c1d:1:00000000000000000000ffff7f000001";
+  for (const bool named : {false, true}) {
+    Config config;
+    config.rdma.token_provider = {named ? "dc" : "none"};
+    TestServer test(config);
+    ASSERT_TRUE(test.running());
+    EXPECT_EQ(ask(test.http(), "PUT", "/bucket").status, 200);
+    EXPECT_EQ(ask(test.http(), "PUT", "/bucket/k", "0123456789").status, 200);
+    const auto got = ask(test.http(), "GET", "/bucket/k", "", true, {{"x-amz-rdma-token", descriptor}});
+    EXPECT_EQ(got.status, 200);
+    EXPECT_EQ(got.body, "0123456789");
+    EXPECT_NE(got.head.find("x-amz-rdma-reply: 501"), std::string::npos) << got.head;
+    EXPECT_NE(got.head.find("x-verbena-rdma-declined: "), std::string::npos) << got.head;
+    EXPECT_EQ(got.head.find("(rdma.token_provider: dc)") != std::string::npos, !named) << got.head;
   }
 }
 

@@ -25,6 +25,7 @@ FOLDERS = {
     "fabric": ["local ofi sealed tcp", "."],
     "native": [".", "wire"],
     "net": ["testing", "."],
+    "rdma": ["dc", "rc", "."],
     "store": ["conformance", "local memory rados", "logic", "."],
     "store/rados": ["inspect", ".", "coherence", "bytes", "upkeep", "rows", "members", "cluster"],
     "s3_http": ["routing", "dialects objects buckets", "."],

@@ -19,6 +19,7 @@ Channel::Channel(std::unique_ptr<QueuePair> pair, std::chrono::milliseconds sett
 
 Channel::~Channel() {
   if (events_) events_->release();
+  if (unfinished_ != 0) pair_.reset();  // its loop has ended before the operations: they are not collected any more
   if (give_back_) give_back_(std::move(pair_));
 }
 
@@ -70,7 +71,7 @@ Task<void> Channel::watch(std::shared_ptr<Channel> self) {
 
 Task<Result<Completion>> Channel::finish(uint64_t id, Deadline deadline) {
   const auto self = shared_from_this();
-  if (pair_ == nullptr) co_return fail(Errc::rdma_transfer_failed, "reliable connection: it is broken");
+  if (pair_ == nullptr) co_return fail(Errc::rdma_transfer_failed, "queue pair: it is broken");
   const auto executor = co_await asio::this_coro::executor;
   asio::steady_timer timer(executor, deadline);
   Waiting one{&timer};
@@ -91,8 +92,8 @@ Task<Result<Completion>> Channel::finish(uint64_t id, Deadline deadline) {
   const bool late = !one.done && pair_ != nullptr;
   const int status = one.done ? one.done->status : 0;
   stop();
-  if (late) co_return fail(Errc::rdma_transfer_failed, "reliable connection: no completion in time", ETIMEDOUT);
-  co_return fail(Errc::rdma_transfer_failed, "reliable connection: the operation failed", status);
+  if (late) co_return fail(Errc::rdma_transfer_failed, "queue pair: no completion in time", ETIMEDOUT);
+  co_return fail(Errc::rdma_transfer_failed, "queue pair: the operation failed", status);
 }
 
 Task<Result<Completion>> Channel::finish_write(uint64_t id, Deadline deadline) {

@@ -89,8 +89,7 @@ size_t Connections::count() {
   return state_->all.size();
 }
 
-Result<std::unique_ptr<fabric::Window>> Connections::open(const Token& token, const TokenClient& client,
-                                                          fabric::Access) {
+Result<std::unique_ptr<fabric::Window>> Connections::open_now(const Token& token, const TokenClient& client) {
   if (client.owner.empty()) return fail(Errc::rdma_not_supported, "token: anonymous callers have no connection");
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->all.find(token.endpoint_name);

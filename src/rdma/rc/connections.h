@@ -41,8 +41,10 @@ class Connections final : public Dialect {
   size_t count();
 
   bool serves(TokenForm form) const override { return form == TokenForm::cuobject_rc; }
-  Result<std::unique_ptr<fabric::Window>> open(const Token& token, const TokenClient& client,
-                                               fabric::Access access) override;
+  Task<Result<std::unique_ptr<fabric::Window>>> open(const Token& token, TokenClient client, fabric::Access) override {
+    co_return open_now(token, client);
+  }
+  Result<std::unique_ptr<fabric::Window>> open_now(const Token& token, const TokenClient& client);
 
  private:
   struct Entry {

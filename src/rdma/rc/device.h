@@ -37,8 +37,9 @@ class Region {
   virtual uint32_t remote_key() const = 0;
 };
 
-// One end of a reliable connection. Operations are executed in order. When it was destroyed, no operation of either
-// side touches memory through it any more. Used on one thread at a time.
+// One end of a reliable connection, or what posts the same operations without one (rdma/dc). Operations are executed in
+// order. When it was destroyed, no operation of either side touches memory through it any more. Used on one thread at a
+// time.
 class QueuePair {
  public:
   struct Remote {

@@ -13,8 +13,10 @@
 
 #include "base/blocking.h"
 #include "base/clock.h"
+#include "fabric/ofi/ofi.h"
 #include "memory/arena.h"
-#include "rdma/fabric_token_windows.h"
+#include "rdma/peer_rule.h"
+#include "rdma/rc/first_use.h"
 #include "rdma/rc/rc_window.h"
 #include "rdma/rc/turns.h"
 
@@ -70,8 +72,6 @@ class Endpoint {
         pool_(threads, waiting_max),
         network_pool_(static_cast<unsigned>(turn_limits.all_max), turn_limits.all_max) {}
   Result<void> try_open();
-  std::optional<Error> recent_failure();
-  Result<void> open_now();
   Result<void> read_port();
 
   static constexpr unsigned threads = 2;
@@ -79,12 +79,9 @@ class Endpoint {
   static constexpr Turns::Limits turn_limits{};
   memory::Arena& arena_;
   OpenDevice open_device_;
-  std::vector<Network> networks_;
-  std::mutex opening_;
+  PeerRule rule_;
+  FirstUse first_use_;
   std::atomic<bool> opened_ = false;
-  std::mutex failing_;
-  std::optional<Error> failure_;  // of the last attempt to open
-  Deadline failed_until_{};
   std::unique_ptr<Device> device_;
   std::unique_ptr<Domain> domain_;
   std::unique_ptr<Region> region_;

@@ -1,33 +1,24 @@
-// libibverbs. Sources: rdma-core's manual pages ibv_modify_qp(3), ibv_get_cq_event(3), ibv_query_gid_table(3),
-// ibv_query_pkey(3).
+// libibverbs. Sources: rdma-core's manual pages ibv_modify_qp(3), ibv_get_cq_event(3).
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
-#include <net/if.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <utility>
-#include <vector>
 
-#include "fabric/ofi/segment.h"
 #include "rdma/rc/device.h"
+#include "rdma/rc/ibv_port.h"
 
 namespace verbena::rdma::rc {
 namespace {
 
-constexpr int send_queue = 64, receive_queue = 2;
-constexpr uint8_t packet_timeout = 14;    // 4.096 us * 2^14: 67 ms until a packet is sent again
-constexpr uint8_t retries = 7;            // of those
-constexpr uint8_t not_ready_retries = 7;  // without end: the deadline of an operation ends them
-constexpr uint8_t not_ready_timer = 12;   // 0.64 ms
-constexpr uint8_t hops = 64;
+constexpr int receive_queue = 2;
+constexpr uint8_t not_ready_timer = 12;  // 0.64 ms
 
 struct IbvDeleter {
-  void operator()(ibv_context* p) const { ibv_close_device(p); }
   void operator()(ibv_pd* p) const { ibv_dealloc_pd(p); }
   void operator()(ibv_mr* p) const { ibv_dereg_mr(p); }
   void operator()(ibv_comp_channel* p) const { ibv_destroy_comp_channel(p); }
@@ -38,62 +29,6 @@ template <class T>
 using IbvPtr = std::unique_ptr<T, IbvDeleter>;
 
 std::unexpected<Error> ibv_failed(const char* what, int error) { return fail(Errc::unsupported, what, error); }
-
-struct GidEntry {
-  Gid gid{};
-  uint32_t index = 0;
-  bool version2 = false;
-};
-
-// What queue pairs need to know of a port. It changes while the port is open: addresses come and go, a subnet manager
-// deals out partitions anew.
-struct PortState {
-  ibv_mtu mtu = IBV_MTU_1024;
-  uint16_t partition = 0;  // an entry of the port's table
-  std::vector<GidEntry> gids;
-  std::optional<uint32_t> gid_index;
-
-  // RoCE needs the same IP family and version on both sides, and a peer tells only its GID: IPv4-mapped peers are
-  // reached by version 2, link-local ones by version 1, if the device has it.
-  const GidEntry& entry_for(const Gid& peer) const {
-    const auto by_index = [&](const GidEntry& one) { return gid_index && one.index == *gid_index; };
-    if (const auto found = std::ranges::find_if(gids, by_index); found != gids.end()) return *found;
-    const auto kind = [](const Gid& gid) {
-      const auto address = address_of(gid);
-      return address.is_v4() ? 4 : address.to_v6().is_link_local() ? 1 : 6;
-    };
-    const int wanted = kind(peer);
-    const GidEntry* best = nullptr;
-    for (const GidEntry& one : gids) {
-      if (kind(one.gid) != wanted) continue;
-      const bool better = wanted == 1 ? !one.version2 : one.version2;
-      if (best == nullptr || (better && best->version2 != one.version2)) best = &one;
-    }
-    return best != nullptr ? *best : gids.front();
-  }
-};
-using PortStatePtr = std::shared_ptr<const PortState>;
-
-// Thread-safe.
-class OpenPort {
- public:
-  OpenPort(IbvPtr<ibv_context> context, const DeviceChoice& choice) : context_(std::move(context)), choice_(choice) {}
-  ibv_context* context() const { return context_.get(); }
-  uint8_t number() const { return choice_.port; }
-  // After the first read().
-  PortStatePtr state() const {
-    const std::lock_guard lock(mutex_);
-    return state_;
-  }
-  // False, and as it was: not active, not in the partition, or without a GID.
-  bool read();
-
- private:
-  IbvPtr<ibv_context> context_;
-  DeviceChoice choice_;
-  mutable std::mutex mutex_;
-  PortStatePtr state_;
-};
 
 class IbvRegion final : public Region {
  public:
@@ -186,7 +121,7 @@ Result<Gid> IbvQueuePair::connect(const Peer& peer, uint32_t own_sequence) {
   attr.retry_cnt = retries;
   attr.rnr_retry = not_ready_retries;
   attr.sq_psn = own_sequence;
-  attr.max_rd_atomic = 1;  // the peer may accept no more
+  attr.max_rd_atomic = reads_at_once;
   mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
   if (const int error = ibv_modify_qp(pair_.get(), &attr, mask)) {
     return fail(Errc::rdma_transfer_failed, "ibv_modify_qp: RTS", error);
@@ -285,79 +220,17 @@ class IbvDevice final : public Device {
   std::shared_ptr<OpenPort> port_;
 };
 
-// The port's table of partition keys, as the subnet manager made it.
-std::vector<uint16_t> partitions_of(ibv_context* context, uint8_t port, uint16_t size) {
-  std::vector<uint16_t> table;
-  for (int at = 0; at < size; ++at) {
-    __be16 key = 0;
-    if (ibv_query_pkey(context, port, at, &key) != 0) break;
-    table.push_back(ntohs(key));
-  }
-  return table;
-}
-
-// Whether the GID may be used: it is of the interface of that VLAN.
-bool is_in_vlan(const ibv_gid_entry& gid, uint16_t vlan) {
-  std::array<char, IF_NAMESIZE> name{};
-  return if_indextoname(gid.ndev_ifindex, name.data()) != nullptr && fabric::ofi::vlan_of(name.data()) == vlan;
-}
-
-// The GIDs of the port that may be used.
-std::vector<GidEntry> gids_of(ibv_context* context, const DeviceChoice& choice, size_t table_size) {
-  std::vector<GidEntry> gids;
-  std::vector<ibv_gid_entry> entries(table_size);
-  const auto count = ibv_query_gid_table(context, entries.data(), entries.size(), 0);
-  for (ssize_t i = 0; i < count; ++i) {
-    const ibv_gid_entry& one = entries[static_cast<size_t>(i)];
-    if (one.port_num != choice.port || one.gid_index > 255) continue;  // queue pairs name it by one byte
-    if (choice.gid_index && one.gid_index != static_cast<uint32_t>(*choice.gid_index)) continue;
-    if (choice.vlan && !is_in_vlan(one, *choice.vlan)) continue;
-    GidEntry entry{.index = one.gid_index, .version2 = one.gid_type == IBV_GID_TYPE_ROCE_V2};
-    std::memcpy(entry.gid.data(), one.gid.raw, entry.gid.size());
-    gids.push_back(entry);
-  }
-  return gids;
-}
-
-bool OpenPort::read() {
-  ibv_port_attr port{};
-  if (ibv_query_port(context(), choice_.port, &port) != 0 || port.state != IBV_PORT_ACTIVE) return false;
-  auto found = std::make_shared<PortState>();
-  found->mtu = port.active_mtu;
-  if (choice_.pkey) {
-    const auto table = partitions_of(context(), choice_.port, port.pkey_tbl_len);
-    const auto entry = partition_entry(table, *choice_.pkey);
-    if (!entry) return false;
-    found->partition = *entry;
-  }
-  found->gids = gids_of(context(), choice_, static_cast<size_t>(std::max(port.gid_tbl_len, 1)));
-  if (choice_.gid_index) found->gid_index = static_cast<uint32_t>(*choice_.gid_index);
-  if (found->gids.empty()) return false;
-  const std::lock_guard lock(mutex_);
-  state_ = std::move(found);
-  return true;
-}
-
 // nullptr: as read().
 std::shared_ptr<OpenPort> open_port(ibv_device* device, const DeviceChoice& choice) {
-  IbvPtr<ibv_context> context(ibv_open_device(device));
+  std::shared_ptr<ibv_context> context(ibv_open_device(device), [](ibv_context* of) {
+    if (of != nullptr) ibv_close_device(of);
+  });
   if (!context) return nullptr;
   auto opened = std::make_shared<OpenPort>(std::move(context), choice);
   return opened->read() ? opened : nullptr;
 }
 
 }  // namespace
-
-std::optional<uint16_t> partition_entry(std::span<const uint16_t> table, uint16_t pkey) {
-  constexpr uint16_t full = 0x8000;
-  std::optional<uint16_t> limited;
-  for (size_t at = 0; at < table.size(); ++at) {
-    if (fabric::ofi::partition_of(table[at]) != fabric::ofi::partition_of(pkey)) continue;
-    if ((table[at] & full) != 0) return static_cast<uint16_t>(at);
-    if (!limited) limited = static_cast<uint16_t>(at);
-  }
-  return limited;
-}
 
 Result<std::unique_ptr<Device>> open_ibv_device(const DeviceChoice& choice) {
   int count = 0;

@@ -55,11 +55,11 @@ inline Result<Places::Place> Places::take(const Payer& payer) {
   const bool is_signed = !payer.account.empty();
   auto taken = std::make_shared<Taken>(taken_);
   taken->of_client = is_signed ? clients_.try_hold(client) : unsigned_clients_.try_hold(client);
-  if (taken->of_client == nullptr) return fail(Errc::slow_down, "reliable connections: too many from this address");
+  if (taken->of_client == nullptr) return fail(Errc::slow_down, "queue pairs: too many from this address");
   taken->of_account = is_signed ? accounts_.try_hold(payer.account) : unsigned_.try_hold("");
-  if (taken->of_account == nullptr) return fail(Errc::slow_down, "reliable connections: too many of this account");
+  if (taken->of_account == nullptr) return fail(Errc::slow_down, "queue pairs: too many of this account");
   taken->of_all = all_.try_hold("");
-  if (taken->of_all == nullptr) return fail(Errc::slow_down, "reliable connections: too many");
+  if (taken->of_all == nullptr) return fail(Errc::slow_down, "queue pairs: too many");
   return Place(std::move(taken));
 }
 

@@ -228,9 +228,7 @@ TEST_F(RcSessions, ConnectionsServeTheirOwnerOneRequestAtATime) {
   token.form = TokenForm::cuobject_rc;
   token.endpoint_name = made->id;
   token.size = 10;
-  const auto open = [&](std::string_view owner) {
-    return rc->connections.open(token, {"127.0.0.1", owner}, fabric::Access::server_writes);
-  };
+  const auto open = [&](std::string_view owner) { return rc->connections.open_now(token, {"127.0.0.1", owner}); };
   EXPECT_FALSE(open("mallory"));
   EXPECT_FALSE(open(""));
   auto window = open("alice");
@@ -268,7 +266,7 @@ TEST_F(RcSessions, AFailedWriteIsReportedWhenNoPacketOfItCanLandAnyMore) {
   token.base = fabric.address();
   token.size = fabric.memory.size();
   token.key = test::Fabric::client_key;
-  const auto window = rc->connections.open(token, {"127.0.0.1", "alice"}, fabric::Access::server_writes);
+  const auto window = rc->connections.open_now(token, {"127.0.0.1", "alice"});
   ASSERT_TRUE(window);
   const auto lease = arena->lease(4096);
   ASSERT_TRUE(lease);

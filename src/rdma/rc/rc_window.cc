@@ -6,7 +6,7 @@ namespace verbena::rdma::rc {
 
 Result<QueuePair*> RcWindow::usable(uint64_t at, size_t size) {
   if (at > place_.size || size > place_.size - at) return fail(Errc::invalid_argument, "window: out of bounds");
-  if (channel_->pair() == nullptr) return fail(Errc::rdma_transfer_failed, "reliable connection: it is broken");
+  if (channel_->pair() == nullptr) return fail(Errc::rdma_transfer_failed, "queue pair: it is broken");
   return channel_->pair();
 }
 

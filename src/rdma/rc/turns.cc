@@ -21,9 +21,7 @@ using Resume = std::function<void(Result<Turns::Turn>)>;
 
 namespace {
 
-std::unexpected<Error> too_late() {
-  return fail(Errc::slow_down, "reliable connections: others' connections take too long");
-}
+std::unexpected<Error> too_late() { return fail(Errc::slow_down, "queue pairs: others' connections take too long"); }
 
 }  // namespace
 
@@ -65,7 +63,7 @@ void Turns::State::add(const std::string& payer, const std::string& account, Res
     const std::lock_guard lock(mutex);
     if (!ended) queue.add(payer, {std::exchange(resume, nullptr), account, deadline_in(limits.waits_max)});
   }
-  if (resume) return resume(fail(Errc::closed, "reliable connections: the server stops"));
+  if (resume) return resume(fail(Errc::closed, "queue pairs: the server stops"));
   grant();
 }
 

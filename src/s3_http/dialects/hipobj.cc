@@ -369,7 +369,10 @@ Task<Result<bool>> transfer_get(DialectCall call, SessionPtr session, rdma::rc::
   if (sink.error()) {
     channel->stop();
     const Error& error = *sink.error();
-    if (error.code == Errc::rdma_transfer_failed) call::count_failure();
+    if (error.code == Errc::rdma_transfer_failed) {
+      call::count_failure();
+      rdma::count_failed(rdma::TokenForm::hipobj);
+    }
     co_return std::unexpected(error);
   }
   if (!whole) {  // the store failed in the middle
@@ -399,6 +402,7 @@ Task<Result<bool>> transfer_put(DialectCall call, SessionPtr session) {
   channel->stop();
   if (body.error()) {
     call::count_failure();
+    rdma::count_failed(rdma::TokenForm::hipobj);
     co_return std::unexpected(*body.error());
   }
   if (context.response.status >= 300) co_return false;

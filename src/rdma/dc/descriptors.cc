@@ -1,0 +1,132 @@
+#include "rdma/dc/descriptors.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "rdma/rc/rc_window.h"
+
+namespace verbena::rdma::dc {
+namespace {
+
+constexpr uint16_t unicast_lid_max = 0xbfff;
+
+metrics::Gauge& initiator_gauge() {
+  return metrics::gauge("verbena_rdma_dc_initiators", "Initiators of dynamically connected queue pairs in use");
+}
+
+// A client of this dialect that is declined has a way to fall back: that is what these errors are for.
+std::unexpected<Error> decline(const Error& why) {
+  return std::unexpected(Error{Errc::rdma_not_supported, why.sys, why.context});
+}
+
+// The address of a whole InfiniBand subnet's ports, for the rule about peers: a LID says nothing about a host.
+boost::asio::ip::address any_of_the_subnet() { return boost::asio::ip::make_address("fe80::"); }
+
+}  // namespace
+
+Descriptors::Descriptors(OpenDevice open_device, const Options& options)
+    : open_device_(std::move(open_device)),
+      options_(options),
+      places_(options.initiators, initiator_gauge()),
+      pool_(threads, waiting_max),
+      network_pool_(static_cast<unsigned>(turn_limits.all_max), turn_limits.all_max) {}
+
+Result<std::unique_ptr<Descriptors>> Descriptors::create(const std::vector<std::string>& networks,
+                                                         OpenDevice open_device, const Options& options) {
+  std::unique_ptr<Descriptors> made(new Descriptors(std::move(open_device), options));
+  VB_ASSIGN(made->rule_, PeerRule::parse(networks));
+  return made;
+}
+
+bool Descriptors::end_work(std::chrono::milliseconds at_most) {
+  const Deadline by = deadline_in(at_most);
+  turns_.end();
+  const bool connected = network_pool_.leave(at_most);
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(by - SteadyClock::now());
+  return pool_.leave(std::max(left, std::chrono::milliseconds(0))) && connected;
+}
+
+Result<void> Descriptors::open_now() {
+  VB_ASSIGN(DevicePtr opened, open_device_());
+  log::info("rdma: dynamically connected queue pairs on {}", opened->name());
+  const std::lock_guard lock(mutex_);
+  std::swap(device_, opened);
+  return {};
+}
+
+Task<Result<Descriptors::DevicePtr>> Descriptors::device() {
+  const auto is_open = [this] {
+    const auto now = current();
+    return now != nullptr && !now->is_lost();
+  };
+  if (!is_open()) {
+    const auto open = [this] { return open_now(); };
+    VB_CO_TRY(co_await first_use_.run(pool_, "rdma_open", is_open, open));
+  }
+  const auto opened = current();
+  if (!opened->port_is_fresh()) {
+    const auto refresh = [opened] { return opened->refresh(); };
+    VB_CO_TRY(co_await pool_.run("rdma_port", refresh));
+  }
+  co_return opened;
+}
+
+// RoCE reaches a port by its GID, InfiniBand by its LID, whatever the GID says.
+Result<Destination> Descriptors::destination(const DcTarget& target, const rc::PortState& port,
+                                             std::string_view http_peer) const {
+  if (!port.ethernet) {
+    if (target.lid == 0 || target.lid > unicast_lid_max) return PeerRule::refuse("malformed_name", "token: its LID");
+    if (!rule_.names(any_of_the_subnet())) {
+      return PeerRule::refuse("third_party", "token: its LID, which rdma.token_networks does not allow (fe80::/10)");
+    }
+    return Destination{target.gid, target.lid, port.gids.front().index};
+  }
+  if (!target.gid) return PeerRule::refuse("malformed_name", "token: it has no GID");
+  VB_TRY(rule_.check(rc::address_of(*target.gid), http_peer));
+  const rc::GidEntry& own = port.entry_for(*target.gid);
+  if (rc::kind_of(own.gid) != rc::kind_of(*target.gid)) {
+    return PeerRule::refuse("no_own_gid", "token: the server's port has no GID of its GID's kind");
+  }
+  return Destination{target.gid, 0, own.index};
+}
+
+Task<Result<Path>> Descriptors::path(DevicePtr device, Destination to, rc::Payer payer) {
+  if (Path known = device->known_path(to)) co_return known;
+  VB_CO_ASSIGN(const rc::Turns::Turn turn, co_await turns_.take(std::move(payer)));
+  const auto find = [device, to] { return device->find_path(to); };
+  co_return co_await network_pool_.run("rdma_path", find);
+}
+
+Task<Result<std::unique_ptr<Initiator>>> Descriptors::initiator(DevicePtr device) {
+  if (auto idle = device->take_idle()) co_return idle;
+  const auto make = [device] { return device->make_initiator(); };
+  co_return co_await pool_.run("rdma_initiator", make);
+}
+
+Task<Result<std::unique_ptr<fabric::Window>>> Descriptors::open(const Token& token, TokenClient client,
+                                                                fabric::Access) {
+  if (client.owner.empty()) co_return fail(Errc::rdma_not_supported, "token: anonymous callers have no queue pair");
+  const rc::Payer payer{std::string(client.account), std::string(client.address)};
+  const auto opened = co_await device();
+  if (!opened) co_return decline(opened.error());
+  VB_CO_ASSIGN(const Destination to, destination(token.target, *(*opened)->port(), client.address));
+  const auto way = co_await path(*opened, to, payer);
+  if (!way) co_return decline(way.error());
+  auto place = places_.take(payer);  // not before: a client that cannot be reached holds none
+  if (!place) co_return PeerRule::refuse("busy", "token: its client, its account or all have too many queue pairs");
+  auto free = co_await initiator(*opened);
+  if (!free) co_return decline(free.error());
+  (*free)->aim({*way, token.target.number});
+  // The place is given back last, so there are never more initiators than places.
+  const auto give_back = [place = *place, device = *opened, way = *way](std::unique_ptr<rc::QueuePair> pair) {
+    if (pair == nullptr) return device->forget_path(way);
+    device->give_back(std::unique_ptr<Initiator>(static_cast<Initiator*>(pair.release())));
+  };
+  auto channel = std::make_shared<rc::Channel>(std::move(*free), options_.settle, give_back);
+  const rc::RcWindow::Place lent{token.base, token.size, static_cast<uint32_t>(token.key)};
+  co_return std::make_unique<rc::RcWindow>(std::move(channel), (*opened)->own_memory(), lent);
+}
+
+}  // namespace verbena::rdma::dc

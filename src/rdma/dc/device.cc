@@ -1,0 +1,220 @@
+// Sources: rdma-core's manual pages ibv_create_ah(3), mlx5dv_is_supported(3).
+#include "rdma/dc/device.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+
+namespace verbena::rdma::dc {
+namespace {
+
+// What is said when a device has no such queue pairs.
+bool means_absent(int error) { return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL; }
+// What is said of a device that was removed, or does not answer.
+bool means_lost(int error) { return error == EIO || error == ENODEV || error == ENXIO; }
+
+std::shared_ptr<ibv_context> open_context(const Verbs& verbs, ibv_device* device) {
+  ibv_context* const context = verbs.open_device(device);
+  if (context == nullptr) return nullptr;
+  return {context, [close = verbs.close_device](ibv_context* one) { close(one); }};
+}
+
+// The domain keeps the port's context.
+Result<Origin> origin_of(const Verbs& verbs, std::shared_ptr<rc::OpenPort> port) {
+  ibv_pd* const domain = verbs.alloc_pd(port->context());
+  if (domain == nullptr) return fail(Errc::unsupported, "ibv_alloc_pd", errno);
+  const auto end = [dealloc = verbs.dealloc_pd, port](ibv_pd* one) { dealloc(one); };
+  return Origin{verbs, port, std::shared_ptr<ibv_pd>(domain, end)};
+}
+
+// Calls `use(device, name)` with each device until that returns true.
+template <class Use>
+void each_device(const Verbs& verbs, Use use) {
+  int count = 0;
+  const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> list(verbs.get_device_list(&count),
+                                                                  verbs.free_device_list);
+  for (int i = 0; list != nullptr && i < count; ++i) {
+    ibv_device* const device = list.get()[i];
+    if (use(device, std::string(verbs.get_device_name(device)))) return;
+  }
+}
+
+DeviceSupport look_at(const Verbs& verbs, ibv_device* device, std::string name) {
+  DeviceSupport found{.device = std::move(name)};
+  if (verbs.missing != nullptr) return found;
+  found.support = Support::absent;
+  if (!verbs.is_supported(device)) return found;
+  const auto context = open_context(verbs, device);
+  if (context == nullptr) {
+    found.support = Support::unknown;
+    found.error = errno;
+    return found;
+  }
+  const auto origin = origin_of(verbs, std::make_shared<rc::OpenPort>(context, rc::DeviceChoice{}, verbs.port));
+  const Result<void> made = origin ? Initiator::probe(*origin) : std::unexpected(origin.error());
+  if (made) found.support = Support::present;
+  if (!made && !means_absent(made.error().sys)) {
+    found.support = Support::unknown;
+    found.error = made.error().sys;
+  }
+  return found;
+}
+
+constexpr const char* no_device = "token: no RDMA device of this server has dynamically connected queue pairs (mlx5)";
+constexpr const char* no_port =
+    "token: the port of the RDMA device with dynamically connected queue pairs is not active, or has no such GID, "
+    "partition or VLAN as configured";
+
+}  // namespace
+
+Result<std::shared_ptr<Device>> Device::open(const Verbs& verbs, const rc::DeviceChoice& choice, memory::Arena& arena) {
+  if (verbs.missing != nullptr) return fail(Errc::unsupported, verbs.missing);
+  Result<std::shared_ptr<Device>> found = fail(Errc::unsupported, no_device);
+  each_device(verbs, [&](ibv_device* device, std::string name) {
+    if ((!choice.name.empty() && choice.name != name) || !verbs.is_supported(device)) return false;
+    auto context = open_context(verbs, device);
+    if (context == nullptr) return false;
+    auto port = std::make_shared<rc::OpenPort>(std::move(context), choice, verbs.port);
+    const bool active = port->read();
+    auto origin = origin_of(verbs, std::move(port));
+    const Result<void> has_them = origin ? Initiator::probe(*origin) : std::unexpected(origin.error());
+    if (!has_them && !means_absent(has_them.error().sys)) {
+      found = fail(Errc::unsupported, "token: the RDMA device makes no queue pair", has_them.error().sys);
+    }
+    if (!has_them) return false;
+    if (!active) {
+      found = fail(Errc::unsupported, no_port);
+      return false;
+    }
+    std::shared_ptr<Device> made(new Device(std::move(*origin), arena, std::move(name)));
+    const auto begun = made->begin();
+    if (begun) found = std::move(made);
+    if (!begun) found = std::unexpected(begun.error());
+    return begun.has_value();
+  });
+  return found;
+}
+
+Result<void> Device::begin() {
+  const MutableBytes memory = arena_.mapping();
+  region_.reset(origin_.verbs.reg_mr(origin_.domain.get(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE));
+  if (!region_) {
+    return fail(Errc::unsupported, "token: the arena cannot be registered (is the limit of locked memory too low?)",
+                errno);
+  }
+  VB_ASSIGN(auto first, make_initiator());
+  give_back(std::move(first));
+  read_again_ = deadline_in(port_is_kept);
+  return {};
+}
+
+void Device::note(int error) {
+  if (!means_lost(error) || lost_.exchange(true)) return;
+  log::warn("rdma: {} is gone, or does not answer: {}", name_, std::strerror(error));
+}
+
+Result<void> Device::refresh() {
+  std::deque<Idle> ended;  // destroyed after the lock is released
+  {
+    const std::lock_guard lock(mutex_);
+    const Deadline now = SteadyClock::now();
+    while (!idle_.empty() && now - idle_.front().since > idle_for) {
+      ended.push_back(std::move(idle_.front()));
+      idle_.pop_front();
+    }
+  }
+  if (!origin_.port->read()) {
+    lost_ = true;
+    return fail(Errc::unsupported, no_port);
+  }
+  read_again_ = deadline_in(port_is_kept);
+  return {};
+}
+
+Path Device::known_path(const Destination& to) {
+  const std::lock_guard lock(mutex_);
+  const auto found = paths_.find(to);
+  if (found == paths_.end()) return nullptr;
+  found->second.used_at = SteadyClock::now();
+  return found->second.path;
+}
+
+void Device::remember(const Destination& to, Known known) {
+  known.used_at = SteadyClock::now();
+  const std::lock_guard lock(mutex_);
+  if (paths_.size() >= paths_max && !paths_.contains(to)) {
+    paths_.erase(std::ranges::min_element(paths_, {}, [](const auto& one) { return one.second.used_at; }));
+  }
+  paths_[to] = std::move(known);
+}
+
+Result<Path> Device::find_path(const Destination& to) {
+  constexpr const char* unreachable = "token: its client's address is not reachable by the RDMA device";
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = paths_.find(to);
+    if (found != paths_.end() && found->second.path != nullptr) return found->second.path;
+    if (found != paths_.end() && SteadyClock::now() < found->second.failed_until) {
+      return fail(Errc::rdma_not_supported, unreachable);
+    }
+  }
+  ibv_ah_attr attr{};
+  attr.port_num = origin_.port->number();
+  attr.dlid = to.lid;
+  if (to.gid) {
+    attr.is_global = 1;
+    std::memcpy(attr.grh.dgid.raw, to.gid->data(), to.gid->size());
+    attr.grh.sgid_index = static_cast<uint8_t>(to.own_index);
+    attr.grh.hop_limit = rc::hops;
+  }
+  ibv_ah* const made = origin_.verbs.create_ah(origin_.domain.get(), &attr);
+  if (made == nullptr) {
+    const int error = errno;
+    note(error);
+    remember(to, {.path = nullptr, .failed_until = deadline_in(failure_is_kept)});
+    return fail(Errc::rdma_not_supported, unreachable, error);
+  }
+  Path path(made, [end = origin_.verbs.destroy_ah, domain = origin_.domain](ibv_ah* one) { end(one); });
+  remember(to, {.path = path});
+  return path;
+}
+
+void Device::forget_path(const Path& path) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(paths_, [&](const auto& one) { return one.second.path == path; });
+}
+
+std::unique_ptr<Initiator> Device::take_idle() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return nullptr;
+  auto taken = std::move(idle_.back().initiator);
+  idle_.pop_back();
+  return taken;
+}
+
+Result<std::unique_ptr<Initiator>> Device::make_initiator() {
+  auto made = Initiator::make(origin_);
+  if (!made) note(made.error().sys);
+  return made;
+}
+
+void Device::give_back(std::unique_ptr<Initiator> initiator) {
+  if (!initiator->is_sound()) return;
+  initiator->aim({});
+  const std::lock_guard lock(mutex_);
+  idle_.push_back({std::move(initiator), SteadyClock::now()});
+}
+
+std::vector<DeviceSupport> look_at_devices(const Verbs& verbs) {
+  std::vector<DeviceSupport> all;
+  each_device(verbs, [&](ibv_device* device, std::string name) {
+    all.push_back(look_at(verbs, device, std::move(name)));
+    return false;
+  });
+  return all;
+}
+
+}  // namespace verbena::rdma::dc
