@@ -135,7 +135,8 @@ struct Transfer {
   DeviceVerified device_verified = DeviceVerified::none;
   std::string provider = {};  // "local", "tcp", "verbs;ofi_rxm"; "http" or "https" for the HTTP door
   uint64_t bytes = 0;
-  std::string fell_back_reason = {};  // why a faster door was not used; empty when none was skipped
+  // Why a faster door, or a better way to a device's memory, was not used. Empty when none was skipped.
+  std::string fell_back_reason = {};
   unsigned attempts = 1;
 };
 

@@ -203,7 +203,7 @@ typedef struct verbena_transfer {
   unsigned attempts;
   char door[16];              /* "native", "token", "http" */
   char provider[32];          /* "local", "tcp", "verbs;ofi_rxm", "http" */
-  char fell_back_reason[256]; /* empty when no faster door was skipped */
+  char fell_back_reason[256]; /* empty: no faster door, or better device_path, was skipped */
   char device_path[16];       /* "staged", "shared", "direct", "peer" (verbena::DevicePath); empty: host memory */
   char device_verified[16];   /* of verify_device: "kernel", "read_back", "no_checksum"; else empty */
 } verbena_transfer;

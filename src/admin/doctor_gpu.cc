@@ -28,7 +28,7 @@ Finding device_finding(const Driver& driver, const DeviceFacts& device) {
 }
 
 // Of the GPU and its driver; empty: nothing stands in the way.
-std::string why_not_peer(const PeerMeans& means) {
+std::string why_not_peer(const GpuMeans& means) {
   const bool amd = means.platform == Platform::rocm;
   if (!means.dma_buf && !means.peer_module) {
     return fmt::format("the GPU's driver exports no dma-buf ({}), and {} is not there",
@@ -40,7 +40,7 @@ std::string why_not_peer(const PeerMeans& means) {
                      amd ? ": hipDeviceFlushGPUDirectRDMAWrites is missing, or not for this GPU" : "");
 }
 
-Finding way_by(const fabric::ofi::ProviderInfo& info, const PeerMeans& means) {
+Finding way_by(const fabric::ofi::ProviderInfo& info, const GpuMeans& means) {
   Finding out{Health::ok, "gpu memory by " + info.provider, "staged: through page-locked memory of the client", {}};
   if (is_software(info.provider)) {
     out.mend = "not peer: this provider has no device that could write into a GPU";
@@ -60,14 +60,35 @@ Finding way_by(const fabric::ofi::ProviderInfo& info, const PeerMeans& means) {
   return out;
 }
 
+// With a server on this host. What decides more is that server's to say: a reply's fell_back_reason has it.
+Finding way_by_local(const GpuMeans& means) {
+  Finding out{Health::ok,
+              "gpu memory by native local",
+              "direct with a server that has gpudirect.enabled, else shared: through memory shared with a server on "
+              "this host",
+              {}};
+  if (means.platform == Platform::cuda) {
+    out.mend = "direct: the GPU copies for the server into memory of cuMemAlloc or cudaMalloc";
+    out.mend += means.descriptors ? ", or by descriptors" : "; by descriptors not: the driver gives none";
+  } else if (means.descriptors) {
+    out.mend =
+        "direct: the GPU copies for the server into memory shared by descriptors, and into that of hipMalloc if the "
+        "server has gpudirect.rocm_handles";
+  } else {
+    out.found =
+        "direct with a server that has gpudirect.enabled and gpudirect.rocm_handles, else shared: through memory "
+        "shared with a server on this host";
+    out.mend =
+        "not direct without gpudirect.rocm_handles: the driver gives no descriptors (ROCm does from 7.14 on), and "
+        "handles are taken with that key alone";
+  }
+  return out;
+}
+
 }  // namespace
 
-Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const PeerMeans& means) {
-  Findings out{{Health::ok, "gpu memory by native local",
-                "direct with a server that has gpudirect.enabled, else shared: through memory shared with a server on "
-                "this host",
-                "direct: the GPU copies for the server into memory of cuMemAlloc or cudaMalloc, of hipMalloc with "
-                "gpudirect.rocm_handles, or by descriptors"}};
+Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const GpuMeans& means) {
+  Findings out{way_by_local(means)};
   std::vector<fabric::ofi::ProviderInfo> best;  // of each provider, in order
   for (const auto& info : providers) {
     if (!info.usable) continue;
@@ -87,18 +108,19 @@ Findings gpu_ways(const std::vector<fabric::ofi::ProviderInfo>& providers, const
 namespace {
 
 // Of all devices of a driver, which are at least one.
-PeerMeans means_of(const Driver& driver, const std::vector<DeviceFacts>& devices) {
+GpuMeans means_of(const Driver& driver, const std::vector<DeviceFacts>& devices) {
   using memory::cuda::PeerWrites;
   return {
       .dma_buf = std::ranges::any_of(devices, &DeviceFacts::dma_buf),
       .peer_module = memory::cuda::has_peer_module(driver.platform()),
+      .descriptors = std::ranges::any_of(devices, &DeviceFacts::descriptors),
       .unsure = std::ranges::all_of(
           devices, [&](const DeviceFacts& device) { return peer_writes(driver, device.device) == PeerWrites::unsure; }),
       .platform = driver.platform()};
 }
 
 // The driver, its devices; adds what they let RDMA devices do.
-Findings driver_findings(const Driver& driver, std::vector<PeerMeans>& all) {
+Findings driver_findings(const Driver& driver, std::vector<GpuMeans>& all) {
   const bool amd = driver.platform() == Platform::rocm;
   Findings out{{Health::ok, amd ? "gpu driver rocm" : "gpu driver", driver.title(), {}}};
   const auto devices = driver.devices();
@@ -139,10 +161,13 @@ Findings check_gpus(const MachineRoots& roots) {
   Findings out = check_gpu_bus(roots);
   const memory::cuda::Drivers known = memory::cuda::drivers();
   append(out, driver_faults(known, gpus_on_bus(roots)));
-  std::vector<PeerMeans> means;  // NVIDIA's first
+  std::vector<GpuMeans> means;  // NVIDIA's first
   for (const Driver* driver : known.ready) append(out, driver_findings(*driver, means));
   if (!means.empty()) append(out, gpu_ways(fabric::ofi::discover(), means.front()));
   if (means.size() > 1) {
+    Finding local = way_by_local(means.back());
+    local.subject = "gpu memory rocm by native local";
+    out.push_back(std::move(local));
     const std::string why = why_not_peer(means.back());
     out.push_back({Health::ok, "gpu memory rocm by RDMA devices",
                    why.empty() ? "as NVIDIA's" : "staged: through page-locked memory of the client",

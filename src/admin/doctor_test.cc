@@ -476,7 +476,18 @@ TEST_F(DoctorOfGpus, TellsTheWayOfEachProviderOnce) {
   ways = gpu_ways(providers, {.peer_module = true});
   EXPECT_NE(ways[2].found.find("(nvidia_peermem)"), std::string::npos) << ways[2].found;
 
+  EXPECT_NE(ways[0].mend.find("by descriptors not"), std::string::npos) << ways[0].mend;
+  ways = gpu_ways(providers, {.descriptors = true});
+  EXPECT_TRUE(ways[0].mend.ends_with("cudaMalloc, or by descriptors")) << ways[0].mend;
+
   constexpr auto amd = memory::cuda::Platform::rocm;
+  ways = gpu_ways(providers, {.descriptors = true, .platform = amd});
+  EXPECT_TRUE(ways[0].found.starts_with("direct with a server that has gpudirect.enabled, else")) << ways[0].found;
+  ways = gpu_ways(providers, {.platform = amd});
+  EXPECT_TRUE(ways[0].found.starts_with("direct with a server that has gpudirect.enabled and gpudirect.rocm_handles"))
+      << ways[0].found;
+  EXPECT_TRUE(ways[0].mend.starts_with("not direct without gpudirect.rocm_handles: the driver gives no descriptors"))
+      << ways[0].mend;
   ways = gpu_ways(providers, {.platform = amd});
   EXPECT_NE(ways[2].mend.find("the peer memory of amdkfd is not there"), std::string::npos) << ways[2].mend;
   ways = gpu_ways(providers, {.dma_buf = true, .unsure = true, .platform = amd});

@@ -1,13 +1,14 @@
 #include "memory/cuda_crc.h"
 
-#include <condition_variable>
+#include <algorithm>
+#include <map>
 #include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "memory/cuda_context.h"
+#include "memory/limited_call.h"
 
 namespace verbena::memory::cuda {
 
@@ -58,76 +59,54 @@ namespace {
 
 using LoadedModule = Outcome<std::unique_ptr<CrcModule>>;
 
-// What a thread of its own loads. `outcome` is there when the driver has come to an end.
-struct ModuleLoad {
-  const Driver& driver;
-  void* const context;
-  const std::string text;
-  std::mutex mutex = {};
-  std::condition_variable_any ended = {};
-  std::optional<LoadedModule> outcome = {};
-
-  void run() {
-    auto loaded = CrcModule::load(driver, context, text);
-    const std::lock_guard lock(mutex);
-    outcome = std::move(loaded);
-    ended.notify_one();
-  }
-};
-
-// Loads that no caller waits for any more, for the next caller that needs the same. Thread-safe.
-class LoadsLeftAlone {
+// Loads in one context that no caller waits for any more: what they have brought is for the next caller that needs the
+// same. Thread-safe.
+class LateModules {
  public:
-  static LoadsLeftAlone& get() {
-    static auto* const instance = new LoadsLeftAlone;  // their threads may outlive the end of the program
-    return *instance;
+  // Those of a context. They stay until the process ends, for the loads' threads may.
+  static LateModules& of(const Driver& driver, void* context) {
+    static auto* const all = new std::map<std::pair<const Driver*, void*>, LateModules>;
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    return (*all)[{&driver, context}];
   }
 
-  void add(std::shared_ptr<ModuleLoad> load) {
+  std::atomic<unsigned>& loading() { return loading_; }
+  void add(std::string text, LoadedModule loaded) {
     const std::lock_guard lock(mutex_);
-    loads_.push_back(std::move(load));
+    brought_.emplace_back(std::move(text), std::move(loaded));
   }
-
-  // One of this text that has ended; `late`: the driver still loads another one in this context. Nothing: there is
-  // none.
-  std::optional<LoadedModule> take(const Driver& driver, void* context, const std::string& text) {
+  // One of this text that has ended; `late`: the driver still loads another one. Nothing: there is none.
+  std::optional<LoadedModule> take(const std::string& text) {
+    const unsigned loading = loading_;  // read first: one that ends meanwhile is found below
     const std::lock_guard lock(mutex_);
-    bool loading = false;
-    for (auto at = loads_.begin(); at != loads_.end(); ++at) {
-      ModuleLoad& load = **at;
-      if (&load.driver != &driver || load.context != context) continue;
-      std::unique_lock its(load.mutex);
-      loading = loading || !load.outcome;
-      if (!load.outcome || load.text != text) continue;
-      auto loaded = std::move(load.outcome);
-      its.unlock();
-      loads_.erase(at);
+    const auto at = std::ranges::find(brought_, text, &std::pair<std::string, LoadedModule>::first);
+    if (at != brought_.end()) {
+      auto loaded = std::move(at->second);
+      brought_.erase(at);
       return loaded;
     }
-    if (!loading) return std::nullopt;
+    if (loading == 0) return std::nullopt;
     return std::unexpected(Fault{Fault::Kind::late, "the driver still loads a kernel that was given up"});
   }
 
  private:
+  std::atomic<unsigned> loading_{0};
   std::mutex mutex_;
-  std::vector<std::shared_ptr<ModuleLoad>> loads_;
+  std::vector<std::pair<std::string, LoadedModule>> brought_;
 };
 
-LoadedModule load_in_time(const Driver& driver, void* context, std::string text, Deadline until,
+LoadedModule load_in_time(const Driver& driver, void* context, const std::string& text, Deadline until,
                           const std::stop_token& stop) {
-  if (auto earlier = LoadsLeftAlone::get().take(driver, context, text)) return std::move(*earlier);
-  const auto load = std::make_shared<ModuleLoad>(driver, context, std::move(text));
-  try {
-    std::thread([load] { load->run(); }).detach();
-  } catch (const std::system_error&) {
+  LateModules& late = LateModules::of(driver, context);
+  if (auto earlier = late.take(text)) return std::move(*earlier);
+  auto loaded = limited_call([&driver, context, text] { return CrcModule::load(driver, context, text); },
+                             late.loading(), until, stop, NoThread::give_up,
+                             [&late, text](LoadedModule brought) { late.add(text, std::move(brought)); });
+  if (loaded) return std::move(*loaded);
+  if (loaded.error() == NotBrought::no_thread) {
     return std::unexpected(Fault{Fault::Kind::late, "no thread is to be had that loads the kernel"});
   }
-  std::unique_lock lock(load->mutex);
-  if (load->ended.wait_until(lock, stop, until, [&] { return load->outcome.has_value(); })) {
-    return std::move(*load->outcome);
-  }
-  lock.unlock();
-  LoadsLeftAlone::get().add(load);
   if (stop.stop_requested()) return std::unexpected(Fault{Fault::Kind::cancelled, "cancelled by the caller"});
   return std::unexpected(Fault{Fault::Kind::late, "the driver did not load the kernel in time"});
 }

@@ -46,6 +46,14 @@ class Gpu : public testing::Test {
   static DevicePath path(const Way& way) {
     return way.via == Via::native && way.provider == "local" ? DevicePath::shared : DevicePath::staged;
   }
+  // What is said of why it was no better way: this server's GPUs copy for none, and no device here reaches a GPU. Of a
+  // caller that asked for HTTP nothing is to be said.
+  static void expect_why(const Way& way, const Transfer& transfer) {
+    std::string why;
+    if (way.via != Via::http) why = way.provider == "local" ? "direct: no GPU of " : "peer: ";
+    EXPECT_TRUE(why.empty() ? transfer.fell_back_reason.empty() : transfer.fell_back_reason.starts_with(why))
+        << transfer.fell_back_reason;
+  }
 
   World world;
 };
@@ -68,12 +76,14 @@ TEST_F(Gpu, EveryWayMovesEveryByte) {
       EXPECT_EQ(got->info.size, size);
       EXPECT_EQ(got->transfer.bytes, size);
       EXPECT_EQ(got->transfer.device_path, path(way));
+      expect_why(way, got->transfer);
       EXPECT_TRUE(same(memory.bytes(0, size), bytes));
 
       memory.set(random_bytes(size, size + 1));
       const auto put = c.put("bucket", "from-device", window.slice(0, size));
       ASSERT_TRUE(put) << put.error().message;
       EXPECT_EQ(put->transfer.device_path, path(way));
+      expect_why(way, put->transfer);
       std::vector<std::byte> back(size);
       ASSERT_TRUE(http().get("bucket", "from-device", back));
       EXPECT_TRUE(same(back, random_bytes(size, size + 1)));
@@ -140,6 +150,7 @@ TEST_F(Gpu, BatchesScatterAndGather) {
     const auto stored = c.put_many(items, windows, results);
     ASSERT_TRUE(stored) << stored.error().message;
     EXPECT_EQ(stored->device_path, path(way));
+    if (way.via == Via::native) expect_why(way, *stored);
     const auto wanted = memory.bytes(0, count * size + large);
 
     memory.set(std::vector<std::byte>(count * size + large));

@@ -153,7 +153,7 @@ TEST(HipBefore, MemoryInPiecesGoesItsOwnWay) {
 }
 
 class HipOld : public Hip {
- protected:
+ public:
   static void SetUpTestSuite() {
     if (const char* const version = std::getenv("TEST_HIP_VERSION")) double_hip_version(std::stoi(version));
     Hip::SetUpTestSuite();
@@ -227,6 +227,33 @@ TEST_F(HipWithoutHandles, MemoryIsSharedByDescriptorsAloneAndTheReasonIsSaid) {
   EXPECT_EQ(in_pieces->transfer.device_path, DevicePath::direct) << in_pieces->transfer.fell_back_reason;
   EXPECT_TRUE(same(pieces.bytes(0, mib), bytes));
   EXPECT_EQ(c.device_counters().not_direct, 1u);
+}
+
+// A server with that driver takes nothing of such memory, and clients were not told why.
+TEST(HipBefore, WithoutHandlesThereIsAReason) {
+  EXPECT_EQ(run_this_program("TEST_HIP_VERSION=71300000", "HipOldWithoutHandles.*"), 0);
+}
+
+class HipOldWithoutHandles : public HipWithoutHandles {
+ protected:
+  static void SetUpTestSuite() { HipOld::SetUpTestSuite(); }
+};
+
+TEST_F(HipOldWithoutHandles, ReplyAndCountersSayWhy) {
+  if (std::getenv("TEST_HIP_VERSION") == nullptr) GTEST_SKIP() << "started by HipBefore";
+  const Client c = local();
+  OnDevice memory(mib);
+  const Buffer window = *c.register_memory(memory.all());
+  const auto put = c.put("bucket", "key", window);
+  ASSERT_TRUE(put) << put.error().message;
+  const auto got = c.get("bucket", "key", window);
+  ASSERT_TRUE(got) << got.error().message;
+  for (const Transfer* transfer : {&put->transfer, &got->transfer}) {
+    EXPECT_EQ(transfer->device_path, DevicePath::shared);
+    EXPECT_TRUE(transfer->fell_back_reason.starts_with("direct: no GPU of AMD's")) << transfer->fell_back_reason;
+    EXPECT_NE(transfer->fell_back_reason.find("gpudirect.rocm_handles"), std::string::npos);
+  }
+  EXPECT_EQ(c.device_counters().not_direct, 2u);
 }
 
 TEST_F(HipWithoutHandles, AHandleThatIsSentAllTheSameIsNotOpened) {

@@ -227,6 +227,33 @@ TEST_F(PeerToken, WhatLinksReachIsKnownAlsoWhileAllAreInUse) {
   changed.notify_all();
 }
 
+// Nothing was said of why their bytes passed host memory.
+TEST_F(PeerToken, WhatGoesInPartsOrIsAppendedSaysWhyItIsStaged) {
+  constexpr size_t size = 6 * mib;
+  const auto bytes = random_bytes(size, 3);
+  OnDevice memory(size);
+  memory.set(bytes);
+  ClientOptions given = options(token);
+  given.multipart_threshold = size - 1;
+  const Client by_token = *Client::connect(given), by_session = client(native);
+  const auto whole = *by_session.register_memory(memory.all());
+  const auto in_parts = by_token.put("bucket", "parts", *by_token.register_memory(memory.all()));
+  ASSERT_TRUE(in_parts) << in_parts.error().message;
+  EXPECT_EQ(in_parts->transfer.device_path, DevicePath::staged);
+  EXPECT_TRUE(in_parts->transfer.fell_back_reason.starts_with("peer: objects above multipart_threshold"))
+      << in_parts->transfer.fell_back_reason;
+  ASSERT_TRUE(http().make_bucket("logs--local1-az1--x-s3"));  // a directory bucket, which allows appends
+  const auto appended = by_session.put("logs--local1-az1--x-s3", "appended", whole.slice(0, mib), {.append_at = 0});
+  ASSERT_TRUE(appended) << appended.error().message;
+  EXPECT_EQ(appended->transfer.device_path, DevicePath::staged);
+  EXPECT_TRUE(appended->transfer.fell_back_reason.starts_with("peer: what is appended"))
+      << appended->transfer.fell_back_reason;
+  EXPECT_TRUE(same(stored("parts", size), bytes));
+  std::vector<std::byte> back(mib);
+  ASSERT_TRUE(http().get("logs--local1-az1--x-s3", "appended", back));
+  EXPECT_TRUE(same(back, std::span(bytes).first(mib)));
+}
+
 // By token the server tells the CRC32C of what it has written, of ranges, too.
 TEST_F(PeerToken, WhatIsCheckedIsWhatRdmaDevicesHaveWritten) {
   constexpr size_t size = 150'001;

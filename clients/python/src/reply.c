@@ -101,7 +101,7 @@ static PyGetSetDef reply_attributes[] = {
     {"provider", get_text, NULL, "'local', 'tcp', 'verbs;ofi_rxm', 'http' or 'https'.", (void*)text_provider},
     {"device_path", get_text, NULL, "How the bytes got to, or from, a GPU: peer, direct, shared or staged; empty for host memory.", (void*)text_path},
     {"device_verified", get_text, NULL, "What checked a GPU's memory (verify_device): kernel or read_back; no_checksum: the server told none; else empty.", (void*)text_verified},
-    {"fell_back_reason", get_text, NULL, "Why a faster door was passed over; empty when none was.", (void*)text_reason},
+    {"fell_back_reason", get_text, NULL, "Why a faster door, or a better device_path, was passed over; empty when none was.", (void*)text_reason},
     {"content_type", get_text, NULL, "Known of HEAD, and of GET with metadata=True.", (void*)text_type},
     {"checksum", get_text, NULL, "'CRC32C:...', or empty. As content_type.", (void*)text_checksum},
     {"metadata", get_metadata, NULL, "x-amz-meta-*, names without the prefix. As content_type.", NULL},

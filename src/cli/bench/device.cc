@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "cli/bench/loop.h"
 #include "cli/report.h"
+#include "client/api/device.h"
 #include "client/outcome.h"
 #include "memory/cuda.h"
 #include "memory/cuda_calls.h"
@@ -180,13 +181,13 @@ void wait_for_direct(const BenchServer& server, const std::string& bucket, const
   constexpr std::chrono::milliseconds pause{50};
   const auto area = DeviceArea::make(device, 4 * KiB);
   if (!area) return;  // the rows say so
-  std::string why = fmt::format("not within {} s", at_most.count());
+  const std::string not_yet = client::server_shares_none(static_cast<cuda::Platform>(device.kind));
+  std::string why = not_yet;
   for (const Deadline until = deadline_in(at_most); SteadyClock::now() < until; std::this_thread::sleep_for(pause)) {
     const auto moved = moved_by_local(server.options(), bucket, **area);
     if (moved && moved->device_path == DevicePath::direct) return;
-    if (moved && moved->fell_back_reason.empty()) continue;
     why = moved ? moved->fell_back_reason : moved.error().message;
-    break;
+    if (!why.empty() && why != not_yet) break;
   }
   report("bench", "no GPU copies for the server: " + why, exit_failure);
 }

@@ -57,6 +57,9 @@ class DevicePeer {
   std::shared_ptr<NativeMemory> memory_;
 };
 
+// Why a window does not go the way `direct` to a server on this host that has no such device.
+std::string server_shares_none(memory::cuda::Platform platform);
+
 // A window as a door's server reaches it without this process's copies. No memory: it does not.
 struct DeviceWay {
   const NativeMemory* memory = nullptr;

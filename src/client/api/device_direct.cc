@@ -70,13 +70,12 @@ Outcome<> settle(const DeviceWay& way) {
 }
 
 // Why a transfer goes another way.
-std::string said(const DeviceWay& way, const ClientError& error) {
-  return std::string(to_string(way.path)) + ": " + error.message;
-}
+std::string said(DevicePath path, const std::string& why) { return std::string(to_string(path)) + ": " + why; }
 
-// Why links of that provider reach no GPU. Empty: those of no RDMA device do.
+// Why links of that provider reach no GPU. Empty: there is none, or another way is better than that.
 std::string unreached(const std::string& provider, const char* or_else) {
-  if (provider.empty() || provider == "local" || provider == "tcp") return {};
+  if (provider.empty() || provider == "local") return {};
+  if (provider == "tcp") return "peer: tcp has no RDMA device, which would reach memory of GPUs";
   return "peer: the device of " + provider + " reaches no memory of GPUs" + or_else;
 }
 
@@ -106,6 +105,14 @@ memory::cuda::Outcome<std::shared_ptr<NativeDevice>> by_pieces(const Driver& dri
 }
 
 }  // namespace
+
+std::string server_shares_none(memory::cuda::Platform platform) {
+  if (platform == memory::cuda::Platform::cuda) {
+    return "direct: no GPU of NVIDIA's copies for the server (gpudirect.enabled)";
+  }
+  return "direct: no GPU of AMD's copies for the server (gpudirect.enabled; before ROCm 7.14 gpudirect.rocm_handles, "
+         "too)";
+}
 
 void DeviceExport::ask(memory::cuda::Platform platform, const std::vector<Allocation>& allocations) {
   const auto driver = Driver::get(platform);
@@ -143,7 +150,11 @@ const client::NativeDevice* Client::Impl::direct_memory(const Buffer& window, st
   const DeviceMemory& memory = *window.memory_->device;
   if (!session_ || !session_->open()) return nullptr;
   const auto session = session_->session();
-  if (!session || !(*session)->shares_devices(memory.platform)) return nullptr;
+  if (!session) return nullptr;
+  if (!(*session)->shares_devices(memory.platform)) {
+    if ((*session)->provider() == "local") reason = client::server_shares_none(memory.platform);
+    return nullptr;
+  }
   const client::NativeDevice* const found = memory.exported->find(memory.platform, memory.allocations);
   if (found == nullptr) {
     reason = "direct: " + memory.exported->why();
@@ -219,7 +230,7 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
   }
   if (!got && client::another_way_may_help(got.error(), true)) {
     device_counts_.attempt_failed(way.path);
-    reason = client::said(way, got.error());
+    reason = client::said(way.path, got.error().message);
     return std::nullopt;
   }
   if (!got) return got;
@@ -232,16 +243,22 @@ std::optional<Outcome<GetReply>> Client::Impl::straight_get(const std::string& b
 std::optional<Outcome<PutReply>> Client::Impl::straight_put(const std::string& bucket, const std::string& key,
                                                             const Buffer& from, const PutOptions& options,
                                                             std::string& reason, client::Doubt& doubt) {
-  if (options.append_at || !fits_native(from.size())) return std::nullopt;
+  if (!fits_native(from.size())) return std::nullopt;
   const bool by_session = native_open();
   const uint64_t token_max = std::min(options_.multipart_threshold, client::put_size_max);
   DeviceWay way;
   if (by_session) {
     way = straight_way(from, reason);
-  } else if (options_.via != Via::native && from.size() <= token_max && token_may_put(from.size(), options)) {
+  } else if (options_.via != Via::native && token_may_put(from.size(), options)) {
     way = {token_memory(from, from.size(), options.cancel, reason), DevicePath::peer};
   }
   if (way.memory == nullptr) return std::nullopt;
+  if (options.append_at || (!by_session && from.size() > token_max)) {
+    reason =
+        client::said(way.path, options.append_at ? "what is appended passes host memory"
+                                                 : "objects above multipart_threshold go in parts, by host memory");
+    return std::nullopt;
+  }
   flush_appends(bucket, key);
   auto put = by_session ? session_->put(bucket, key, from.bytes(), way.memory, options)
                         : put_by_token(bucket, key, from.bytes(), options, *way.memory->peer());
@@ -249,7 +266,7 @@ std::optional<Outcome<PutReply>> Client::Impl::straight_put(const std::string& b
   if (!put && client::another_way_may_help(put.error(), repeatable)) {
     doubt.after(put.error());
     device_counts_.attempt_failed(way.path);
-    reason = client::said(way, put.error());
+    reason = client::said(way.path, put.error().message);
     return std::nullopt;
   }
   if (put) put->transfer.device_path = way.path;
@@ -320,13 +337,13 @@ std::optional<Outcome<Transfer>> Client::Impl::straight_many(Many what, std::spa
     done = settled;
   }
   Transfer transfer{.door = Via::native, .device_path = way.path, .provider = session_->provider()};
-  if (!done) reason = client::said(way, done.error());
+  if (!done) reason = client::said(way.path, done.error().message);
   const auto again = client::repeatable_items(call, done, writes);
   if (!done && again.empty()) return std::unexpected(done.error());
   if (!done) device_counts_.attempt_failed(way.path);
   if (again.size() == items.size() && call.told == 0 && !writes) return std::nullopt;
   if (!again.empty()) {
-    if (reason.empty()) reason = std::string(to_string(way.path)) + ": not all items went that way";
+    if (reason.empty()) reason = client::said(way.path, "not all items went that way");
     auto rest = some_again(what, again, items, windows, results, options, copies);
     if (!rest) return rest;
     if (again.size() == items.size()) {
