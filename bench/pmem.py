@@ -90,8 +90,9 @@ def one_round(pmem, disk, seconds):
     with served(disk, data__pmem=pmem, cache__size="0") as server:
         subprocess.run([verbena_server.program(), "mb", f"s3://{BUCKET}", "--endpoint", server.http], env=environment,
                        check=True, stdout=subprocess.DEVNULL)
-        with frozen(disk, seconds + START_S):
-            found["waiting"] = p50(server, "get", seconds, "--bucket", BUCKET)
+        for _ in range(2):  # the first one is not counted, as of every row
+            with frozen(disk, seconds + START_S):
+                found["waiting"] = p50(server, "get", seconds, "--bucket", BUCKET)
     return found
 
 

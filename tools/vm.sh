@@ -220,6 +220,7 @@ dax_node() {
   if [ -z "$(ls $dax)" ]; then
     seed=$(cat $nd/devices/region$number/dax_seed)
     echo namespace$number.0 >$nd/drivers/nd_pmem/unbind
+    echo pmem >$nd/devices/$seed/mode
     cat /proc/sys/kernel/random/uuid >$nd/devices/$seed/uuid
     echo namespace$number.0 >$nd/devices/$seed/namespace
     echo $seed >$nd/drivers/dax_pmem/bind || return

@@ -219,6 +219,7 @@ def cut_in_mid_load(folder, plan, chance):
         acknowledged += note(plan["keys"], lines[-1])
         if acknowledged == wanted:
             break
+    assert acknowledged == wanted, "the guest ended by itself:\n" + "\n".join(lines[-60:])
     if not plan["frozen"]:
         time.sleep(chance.uniform(0, 0.3))
     for line in guest.cut():

@@ -26,7 +26,7 @@
 namespace verbena::store::local {
 namespace {
 
-constexpr uint64_t sector = 512;                         // the unit of bad blocks
+constexpr uint64_t bad_block_size = 512;                 // the unit of bad blocks
 constexpr uint64_t log_at = 4096;                        // in the node
 constexpr uint64_t mark_of_a_node = 0x31474f4c58414456;  // "VDAXLOG1"
 
@@ -221,7 +221,7 @@ uint64_t bad_bytes(const std::filesystem::path& badblocks, uint64_t from, uint64
   std::ifstream lines(badblocks);
   uint64_t at = 0, count = 0, all = 0;
   while (lines >> at >> count) {
-    const uint64_t begin = std::max(at * sector, from), end = std::min((at + count) * sector, to);
+    const uint64_t begin = std::max(at * bad_block_size, from), end = std::min((at + count) * bad_block_size, to);
     if (begin < end) all += end - begin;
   }
   return all;

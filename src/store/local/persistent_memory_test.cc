@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "base/checksum.h"
 #include "store/local/dax_node.h"
 #include "store/local/pmem_log.h"
 #include "store/local/pmem_stand_in.h"
@@ -271,6 +272,14 @@ TEST_F(DaxNodes, ThatHaveShrunkAreRefused) {
   expect_refusal("the namespace has shrunk", Errc::corrupt_object);
   resize(4 * MiB);
   EXPECT_TRUE(real_persistent_memories().open(node, log_size, trouble)) << "larger than before: " << trouble;
+}
+
+TEST_F(DaxNodes, WhoseLogWouldReachBeyondAllMemoryAreRefused) {
+  format();
+  std::array<uint64_t, 2> top{0 - uint64_t(4096), 0};  // a size, and its checksum
+  top[1] = crc32c(std::as_bytes(std::span(top).first(1)));
+  write_node(8, std::string(reinterpret_cast<const char*>(top.data()), 12));
+  expect_refusal("the namespace has shrunk", Errc::corrupt_object);
 }
 
 TEST_F(DaxNodes, AreMappedInPiecesOfTheirAlignment) {
