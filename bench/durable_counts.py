@@ -3,6 +3,7 @@
 Groups of commits and syncs come from the server's metrics, task switches from /proc, transactions of the file system's
 journal from /proc/fs/jbd2 (ext4), system calls from strace, in a run of their own because strace slows the server."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -45,6 +46,37 @@ def journal_of(folder):
         return None
     path = pathlib.Path(f"/proc/fs/jbd2/{name}-8/info")
     return path if path.exists() else None
+
+
+def file_system_of(folder):
+    """In words: its kind, and whether it has a journal that can be seen."""
+    device, kind = os.stat(folder).st_dev, "an unknown file system"
+    for line in pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        fields, _, rest = line.partition(" - ")
+        if fields.split()[2] == f"{os.major(device)}:{os.minor(device)}":
+            kind = rest.split()[0]
+    if kind != "ext4":
+        return kind
+    return "ext4 with a journal" if journal_of(folder) else "ext4 without a journal"
+
+
+@contextlib.contextmanager
+def journalled(folder, size="6G"):
+    """A folder on an ext4 with a journal, in a sparse file on a loop device, and its name in words; without the right to
+    mount one the folder itself."""
+    image, where = pathlib.Path(folder) / "journalled.img", pathlib.Path(folder) / "journalled"
+    subprocess.run(["truncate", "-s", size, image], check=True)
+    where.mkdir()
+    made = subprocess.run(["mkfs.ext4", "-q", "-F", image], capture_output=True, check=False).returncode == 0
+    if not made or subprocess.run(["mount", "-o", "loop", image, where], capture_output=True, check=False).returncode != 0:
+        image.unlink()
+        yield pathlib.Path(folder), file_system_of(folder)
+        return
+    try:
+        yield where, f"{file_system_of(where)}, in a file on a loop device"
+    finally:
+        subprocess.run(["umount", where], check=True)
+        image.unlink()
 
 
 def commits_of(journal):
@@ -104,12 +136,12 @@ def count(server, folder, load):
     return found
 
 
-def table(sizes, found):
-    """found: size -> counts."""
-    names = [name for name in found[sizes[0]] if name != "PUTs"]
-    lines = ["| for each PUT | " + " | ".join(f"{size // 1024} KiB" for size in sizes) + " |", "| --- " * (len(sizes) + 1) + "|"]
+def table(columns):
+    """columns: (heading, counts)."""
+    names = [name for name in columns[0][1] if name != "PUTs"]
+    lines = ["| for each PUT | " + " | ".join(heading for heading, _ in columns) + " |", "| --- " * (len(columns) + 1) + "|"]
     for name in names:
-        lines.append(f"| {name} | " + " | ".join(f"{found[size].get(name, 0):.3f}" for size in sizes) + " |")
+        lines.append(f"| {name} | " + " | ".join(f"{counts.get(name, 0):.3f}" for _, counts in columns) + " |")
     return "\n".join(lines)
 
 

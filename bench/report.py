@@ -5,6 +5,7 @@
     ./dev bench --quick         one short round, about two minutes
     ./dev bench --out FOLDER    somewhere else than docs/
     ./dev bench counts          what is counted and not timed: on any machine, however busy; in place, the rest stays
+    ./dev bench gets            GETs alone: over HTTP and HTTPS beside nginx, native beside memcpy; in place, a minute a round
 
 Every figure of the document comes out of this run. The peers (nginx, libfabric's own tests, memcpy, MD5, O_DIRECT writes)
 run on the same machine in the same rounds; a ratio is the median of the rounds', with the least and the greatest."""
@@ -37,9 +38,10 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB]
 
 
-# Sections of ./dev bench many and ./dev bench clients are kept when the rest is written anew.
+# Sections of ./dev bench many, clients and gets are kept when the rest is written anew.
 BATCHES = ("<!-- batches: ./dev bench many -->", "<!-- end of batches -->")
 CLIENTS = ("<!-- clients: ./dev bench clients -->", "<!-- end of clients -->")
+GETS = ("<!-- gets: ./dev bench gets -->", "<!-- end of gets -->")
 
 
 def section_of(text, marks):
@@ -93,6 +95,7 @@ def measure_round(program, seconds, concurrency):
                     yardsticks(program, "--duration", str(seconds), "--sizes", sizes_text([4 * KIB, MIB]), "--concurrency",
                                ",".join(map(str, concurrency)), "--fabtests", "off", "--no-memcpy"),
         "per_core": measure_per_core(program, seconds),
+        "tls": measure_tls(program, seconds),
         "md5": bench(program, "--duration", str(seconds), "--durability", "memory", "--doors", "native", "--providers", "local",
                      "--ops", "put_md5", "--sizes", str(MIB), "--concurrency", "16") +
                yardsticks(program, "--md5", "--duration", str(seconds), "--sizes", str(MIB), "--no-memcpy", "--nginx", "off",
@@ -105,6 +108,37 @@ def measure_per_core(program, seconds):
     common = ["--duration", str(seconds), "--ops", "get", "--sizes", sizes_text(SIZES[:3]), "--concurrency", "8"]
     return (bench(program, *common, "--durability", "memory", "--doors", "http,anonymous") +
             yardsticks(program, *common, "--fabtests", "off", "--no-memcpy", "--plain-sends"))
+
+
+def make_certificate(folder):
+    """The options that give a server a certificate of ECDSA over P-256, its own issuer, made in the folder."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", "/CN=127.0.0.1", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return ["--tls-certificate", str(certificate), "--tls-key", str(key)]
+
+
+def measure_tls(program, seconds):
+    """GETs by TLS 1.3, over kept connections and each over one of its own; both servers have the same certificate."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="verbena-tls-") as folder:
+        certificate = make_certificate(pathlib.Path(folder))
+        for op, sizes in (("get", SIZES[:3]), ("get_new", SIZES[:1])):
+            common = ["--duration", str(seconds), "--ops", op, "--sizes", sizes_text(sizes), "--concurrency", "8", *certificate]
+            rows += bench(program, *common, "--durability", "memory", "--doors", "anonymous")
+            rows += yardsticks(program, *common, "--fabtests", "off", "--no-memcpy")
+    return rows
+
+
+def measure_gets(program, seconds):
+    """What ./dev bench gets measures in a round."""
+    common = ["--duration", str(seconds), "--sizes", sizes_text([MIB])]
+    return {
+        "memory": bench(program, *common, "--providers", "local", "--doors", "native", "--ops", "get", "--durability", "memory") +
+                  yardsticks(program, *common, "--nginx", "off", "--fabtests", "off"),
+        "per_core": measure_per_core(program, seconds),
+        "tls": measure_tls(program, seconds),
+    }
 
 
 def throughput_md5(seconds):
@@ -271,7 +305,7 @@ def rewrite_counts(path, cost_program):
 
 
 def document(info, arguments, rounds, first, limit, took):
-    memory, sync, parallel, per_core = (median_rows(rounds, name) for name in ("memory", "sync", "parallel", "per_core"))
+    memory, sync, parallel, per_core, tls = (median_rows(rounds, name) for name in ("memory", "sync", "parallel", "per_core", "tls"))
     options = " ".join(sys.argv[1:])
     out = ["# Performance", "",
            "Everything on this page, the plot too, was written by one command, except sections that name their own:", "",
@@ -283,8 +317,9 @@ def document(info, arguments, rounds, first, limit, took):
            "encryption (what that costs: `bench/tcp_compare.py`); the token door's, and that of `fabtests`, is libfabric's. "
            "Times are noisy because other programs use the machine: read the ratios.", "",
            "## Budgets", "",
-           "What the design wants, as ratios within a round: median of the rounds, with the least and the greatest.", "",
-           *budgets.table(rounds, limit), "",
+           "What the design wants, as ratios within a round: median of the rounds, with the least and the greatest. Durable PUTs have a page "
+           "of their own ([performance-durable.md](performance-durable.md)).", "",
+           *budgets.table(rounds), "",
            "![Latency and throughput by size, door and callers](performance.svg)", "",
            *counted_part(arguments.cost),
            COUNTS_END, "",
@@ -299,8 +334,23 @@ def document(info, arguments, rounds, first, limit, took):
            "`memory` bucket unless said otherwise; GETs are hot. Medians of the rounds. `fabtests` print means, under p50.", "",
            *row_table(memory), "", "### PUT into a `sync` bucket", "", *row_table(sync), "",
            "### Several callers", "", *row_table(parallel), "",
-           "### GET over HTTP by eight callers, signed and not, beside nginx with one worker", "", *row_table(per_core), ""]
+           "### GET over HTTP by eight callers, signed and not, beside nginx with one worker", "", *row_table(per_core), "",
+           "### GET over TLS 1.3 by eight callers, not signed, beside nginx with one worker", "",
+           "`get_new`: each over a connection of its own. Certificates are of ECDSA over P-256; both servers send session tickets.", "",
+           *row_table(tls), ""]
     return "\n".join(out)
+
+
+def write_gets(path, arguments):
+    """The section of ./dev bench gets."""
+    info, rounds = machine(), [measure_gets(arguments.program, arguments.seconds) for _ in range(arguments.rounds)]
+    lines = [GETS[0], "## GETs beside nginx and memcpy", "",
+             f"Written by `./dev bench gets`: {info['machine']}; {info['system']}; nginx {info['nginx'].removeprefix('nginx/')}; commit "
+             f"{info['commit']}; load average at the start {info['load']}, at the end {os.getloadavg()[0]:.1f}; {arguments.rounds} rounds, "
+             f"{arguments.seconds} s a row. Client and server share the machine. The certificate of both servers is of ECDSA over P-256.", "",
+             *budgets.table(rounds, measured_alone=True), "", GETS[1], ""]
+    path.write_text(merged(path.read_text(encoding="utf-8"), "\n".join(lines), GETS), encoding="utf-8")
+    print("\n".join(lines[4:-2]))
 
 
 def main():
@@ -308,7 +358,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=0, help="(default 3, quick 1)")
     parser.add_argument("--seconds", type=float, default=0, help="a row (default 0.5, quick 0.15)")
-    parser.add_argument("what", nargs="?", choices=["counts"], help="only what is counted")
+    parser.add_argument("what", nargs="?", choices=["counts", "gets"], help="only what is counted, or only GETs")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs", help="folder of performance.md and .svg")
     parser.add_argument("--program", default=str(ROOT / "build" / "verbena"))
     parser.add_argument("--cost", default=str(ROOT / "build" / "bin" / "request_cost"))
@@ -319,6 +369,9 @@ def main():
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
     arguments.seconds = arguments.seconds or (0.15 if arguments.quick else 0.5)
     os.environ["VERBENA"] = arguments.program
+    if arguments.what == "gets":
+        write_gets(arguments.out / "performance.md", arguments)
+        return 0
     concurrency = [1, 8] if arguments.quick else [1, 4, 8, 16, 64]
     began, info, rounds = time.monotonic(), machine(), []
     for i in range(arguments.rounds):
@@ -329,11 +382,11 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "performance.md"
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    kept = "\n".join(filter(None, (section_of(before, marks) for marks in (BATCHES, CLIENTS))))
+    kept = "\n".join(filter(None, (section_of(before, marks) for marks in (GETS, BATCHES, CLIENTS))))
     path.write_text(wrap_prose.paragraphs(text) + ("\n" + kept if kept else ""), encoding="utf-8")
     plot.write_svg(arguments.out / "performance.svg",
                    charts(median_rows(rounds, "memory"), median_rows(rounds, "parallel")))
-    print("\n".join(budgets.table(rounds, limit)))
+    print("\n".join(budgets.table(rounds)))
     print(f"\nwrote {arguments.out / 'performance.md'} and performance.svg", file=sys.stderr)
     return 0
 

@@ -246,11 +246,11 @@ def put_message(connection, bucket, key):
     return connection.message("PUT", f"/{bucket}/{key}", (), content(key))
 
 
-def check_objects(server, known, count=100):
+def check_objects(server, known, count=100, size=SIZE):
     connection = Connection(server.host)
     for _ in range(count):
         key = known()
-        if connection.must("GET", f"/scale/{key}") != content(key):
+        if connection.must("GET", f"/scale/{key}") != content(key, size):
             raise RuntimeError(f"{key}: other bytes came back")
     connection.close()
 

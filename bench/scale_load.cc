@@ -1,7 +1,8 @@
-// Helpers of bench/scale.py: many objects quickly, and many native sessions.
+// Helpers of bench/scale.py and bench/scale_many.py: many objects quickly, and many native sessions.
 //
 //   scale_load fill DIR --to N ...        puts objects FROM..N by the engine itself, with the server stopped
 //   scale_load erase DIR --to N ...       removes them
+//   scale_load put-many HOST:PORT ...     puts objects FROM..N by PUT_MANY, as one client of a running server
 //   scale_load sessions HOST:PORT ...     reads commands, a line each, and answers with JSON:
 //                                           hold COUNT             opens or closes native sessions
 //                                           get REQUESTS AMONG     GETs by the first AMONG of them in turn
@@ -29,6 +30,7 @@
 #include "base/log.h"
 #include "client/native/session.h"
 #include "store/local/local_store.h"
+#include "verbena/client.h"
 
 namespace verbena::bench {
 namespace {
@@ -178,6 +180,84 @@ void Loader::run() {
   if (plan_.kill) ::kill(::getpid(), SIGKILL);
 }
 
+// --- Objects by PUT_MANY
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+struct ManyPlan {
+  std::string address, endpoint, bucket = "scale", provider = "local";
+  uint64_t from = 0, to = 0, size = 1024, tell = 1'000'000;
+  unsigned batch = 256;
+};
+
+class ManyPuts {
+ public:
+  explicit ManyPuts(const ManyPlan& plan);
+  void run();
+
+ private:
+  void put(uint64_t from, uint64_t to);
+
+  const ManyPlan& plan_;
+  std::optional<Client> client_;
+  Buffer window_;
+  std::vector<std::string> keys_;
+  std::vector<BatchItem> items_;
+  std::vector<BatchResult> results_;
+};
+
+template <class T>
+T must_have(Outcome<T> outcome, const char* what) {
+  if (!outcome) give_up(std::string(what) + ": " + outcome.error().message);
+  return std::move(*outcome);
+}
+
+ManyPuts::ManyPuts(const ManyPlan& plan) : plan_(plan), keys_(plan.batch), items_(plan.batch), results_(plan.batch) {
+  client_.emplace(must_have(Client::connect({.endpoint = plan.endpoint,
+                                             .native_endpoint = plan.address,
+                                             .access_key = environment("VERBENA_ROOT_ACCESS_KEY"),
+                                             .secret_key = environment("VERBENA_ROOT_SECRET_KEY"),
+                                             .via = Via::native,
+                                             .provider = plan.provider}),
+                            "connect"));
+  window_ = must_have(client_->allocate(plan.size * plan.batch), "memory");
+}
+
+void ManyPuts::put(uint64_t from, uint64_t to) {
+  const size_t count = to - from;
+  for (size_t i = 0; i < count; ++i) {
+    keys_[i] = key_of("shuffled", from + i);
+    const size_t offset = i * plan_.size;
+    fill_bytes(window_.bytes().subspan(offset, plan_.size), keys_[i]);
+    items_[i] = {.bucket = plan_.bucket, .key = keys_[i], .offset = offset, .size = plan_.size};
+  }
+  must_have(client_->put_many(std::span(items_).first(count), std::span(&window_, 1), std::span(results_).first(count)),
+            "put_many");
+  for (const BatchResult& one : std::span(results_).first(count)) {
+    if (one.error) give_up("put_many: an object was refused");
+  }
+}
+
+// A line of JSON after each `tell` objects.
+void ManyPuts::run() {
+  auto began = SteadyClock::now();
+  uint64_t told = plan_.from;
+  for (uint64_t at = plan_.from; at < plan_.to;) {
+    const uint64_t next = std::min({at + plan_.batch, plan_.to, told + plan_.tell});
+    put(at, next);
+    at = next;
+    if (at - told < plan_.tell && at < plan_.to) continue;
+    const double seconds = std::chrono::duration<double>(SteadyClock::now() - began).count();
+    fmt::print("{}\n", nlohmann::json{{"upto", at}, {"objects", at - told}, {"seconds", seconds}}.dump());
+    std::fflush(stdout);
+    told = at;
+    began = SteadyClock::now();
+  }
+}
+
 // --- Native sessions
 
 struct SessionPlan {
@@ -186,16 +266,12 @@ struct SessionPlan {
 };
 
 client::NativeOptions session_options(const SessionPlan& plan) {
-  const auto text = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
   const size_t colon = plan.address.rfind(':');
   if (colon == std::string::npos) give_up("sessions: HOST:PORT");
   client::NativeOptions options;
   options.host = plan.address.substr(0, colon);
   options.port = static_cast<uint16_t>(std::atoi(plan.address.c_str() + colon + 1));
-  options.credentials = {text("VERBENA_ROOT_ACCESS_KEY"), text("VERBENA_ROOT_SECRET_KEY"), ""};
+  options.credentials = {environment("VERBENA_ROOT_ACCESS_KEY"), environment("VERBENA_ROOT_SECRET_KEY"), ""};
   options.providers = {plan.provider};
   // Thousands are opened at once, by several processes, on the machine that also runs the server.
   options.connect_timeout = options.request_timeout = std::chrono::minutes(2);
@@ -281,6 +357,18 @@ void add_objects(CLI::App& command, Plan& plan) {
   command.add_option("--in-flight", plan.in_flight, "at once")->capture_default_str()->check(CLI::Range(1, 4000));
 }
 
+void add_many(CLI::App& command, ManyPlan& plan) {
+  command.add_option("ADDRESS", plan.address, "HOST:PORT of the native door")->required();
+  command.add_option("--endpoint", plan.endpoint, "the same server's S3 endpoint")->required();
+  command.add_option("--provider", plan.provider, "local, tcp or verbs")->capture_default_str();
+  command.add_option("--bucket", plan.bucket, "an existing one")->capture_default_str();
+  command.add_option("--from", plan.from, "number of the first object")->capture_default_str();
+  command.add_option("--to", plan.to, "number behind the last")->required();
+  command.add_option("--size", plan.size, "bytes of each")->capture_default_str()->check(CLI::Range(1, 65536));
+  command.add_option("--batch", plan.batch, "objects in a call")->capture_default_str()->check(CLI::Range(1, 4096));
+  command.add_option("--tell", plan.tell, "objects for each line of the output")->capture_default_str();
+}
+
 }  // namespace
 }  // namespace verbena::bench
 
@@ -305,7 +393,15 @@ int main(int argc, char** argv) {
   many->add_option("--bucket", sessions.bucket, "")->capture_default_str();
   many->add_option("--key", sessions.key, "the object that is read")->required();
   many->add_option("--size", sessions.size, "its bytes")->capture_default_str();
+  ManyPlan puts;
+  CLI::App* put_many = app.add_subcommand("put-many", "PUT_MANY by one client, keys from VERBENA_ROOT_*");
+  add_many(*put_many, puts);
   CLI11_PARSE(app, argc, argv);
+  if (put_many->parsed()) {
+    if (puts.to < puts.from || puts.tell == 0) give_up("--to lies below --from, or --tell is 0");
+    ManyPuts(puts).run();
+    return 0;
+  }
   if (many->parsed()) {
     Sessions(sessions).run();
     return 0;

@@ -18,6 +18,7 @@ struct Arguments {
   double seconds = 1;
   uint64_t count = 0;
   std::string fabtests = "auto", nginx = "auto", listen = "127.0.0.1", beside;
+  NginxTls tls;
   bool json = false, perftest = false, no_memcpy = false, plain_sends = false, md5 = false;
 };
 
@@ -30,7 +31,7 @@ class Run {
     if (!arguments_.no_memcpy) measure_copies();
     if (arguments_.md5) measure_md5();
     if (arguments_.nginx == "on" || (arguments_.nginx == "auto" && nginx_is_there()))
-      take("nginx", measure_nginx(plan_));
+      take("nginx", measure_nginx(plan_, arguments_.tls));
     if (arguments_.plain_sends) take("plain", measure_plain_sends(plan_));
     measure_fabrics();
     if (!arguments_.json) fmt::print("\n{}", ratios(rows_));
@@ -114,9 +115,9 @@ class Run {
 void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--sizes", arguments.sizes, "bytes of one operation")->delimiter(',')->capture_default_str();
   app.add_option("--concurrency", arguments.concurrency, "callers at once")->delimiter(',')->capture_default_str();
-  app.add_option("--ops", arguments.ops, "of nginx: get, put")
+  app.add_option("--ops", arguments.ops, "of nginx: get, put; get_new: each over a connection of its own")
       ->delimiter(',')
-      ->check(CLI::IsMember({"get", "put"}))
+      ->check(CLI::IsMember({"get", "put", "get_new"}))
       ->capture_default_str();
   app.add_option("--providers", arguments.providers, "of libfabric's tests: tcp, verbs")
       ->delimiter(',')
@@ -131,6 +132,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--nginx", arguments.nginx, "auto (where it is installed), on or off")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
+  app.add_option("--tls-certificate", arguments.tls.certificate, "of nginx, which then has TLS 1.3")->type_name("FILE");
+  app.add_option("--tls-key", arguments.tls.key, "the certificate's key")->type_name("FILE");
   app.add_option("--listen", arguments.listen, "where libfabric's tests and perftest listen")
       ->type_name("ADDRESS")
       ->capture_default_str();

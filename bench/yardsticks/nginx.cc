@@ -25,7 +25,7 @@ constexpr int nginx_tries = 200;
 
 class Nginx {
  public:
-  static std::expected<std::unique_ptr<Nginx>, std::string> start();
+  static std::expected<std::unique_ptr<Nginx>, std::string> start(const NginxTls& tls, bool keep);
   ~Nginx() {
     child_.reset();
     std::error_code ignored;
@@ -39,37 +39,45 @@ class Nginx {
 
  private:
   Nginx() = default;
-  std::string configuration(uint16_t port) const;
+  std::string configuration(uint16_t port, const NginxTls& tls) const;
   std::filesystem::path directory_;
   std::unique_ptr<Child> child_;
   std::unique_ptr<net::HttpClient> http_;
 };
 
 // One process, files in the page cache with open descriptors, no log: nginx at its best.
-std::string Nginx::configuration(uint16_t port) const {
+std::string Nginx::configuration(uint16_t port, const NginxTls& tls) const {
   const std::string d = directory_.string();
+  const std::string listener = tls.certificate.empty()
+                                   ? fmt::format("listen 127.0.0.1:{};", port)
+                                   : fmt::format(
+                                         "listen 127.0.0.1:{} ssl; ssl_certificate {}; ssl_certificate_key {}; "
+                                         "ssl_protocols TLSv1.3; ssl_session_tickets on;",
+                                         port, tls.certificate, tls.key);
   return fmt::format(
       "daemon off; master_process off; worker_processes 1; pid {0}/pid; error_log {0}/error.log error;\n{1}"
       "events {{ worker_connections 512; }}\n"
       "http {{ access_log off; sendfile on; tcp_nodelay on; keepalive_requests 1000000000; open_file_cache max=1000;\n"
       "client_max_body_size 0; client_body_buffer_size 128k; client_body_temp_path {0}/temporary;\n"
-      "server {{ listen 127.0.0.1:{2}; root {0}/root; location / {{ dav_methods PUT; create_full_put_path on; }} }} "
+      "server {{ {2} root {0}/root; location / {{ dav_methods PUT; create_full_put_path on; }} }} "
       "}}\n",
-      d, ::geteuid() == 0 ? "user root;\n" : "", port);
+      d, ::geteuid() == 0 ? "user root;\n" : "", listener);
 }
 
-std::expected<std::unique_ptr<Nginx>, std::string> Nginx::start() {
+std::expected<std::unique_ptr<Nginx>, std::string> Nginx::start(const NginxTls& tls, bool keep) {
   std::unique_ptr<Nginx> nginx(new Nginx);
   std::string name = (std::filesystem::temp_directory_path() / "verbena-nginx-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) return std::unexpected("cannot make a temporary folder for nginx");
   nginx->directory_ = name;
   std::filesystem::create_directory(nginx->directory_ / "root");
   const uint16_t port = free_port();
-  std::ofstream(nginx->directory_ / "nginx.conf") << nginx->configuration(port);
+  std::ofstream(nginx->directory_ / "nginx.conf") << nginx->configuration(port, tls);
   auto child = Child::start({program, "-p", name, "-c", name + "/nginx.conf"}, {});
   if (!child) return std::unexpected(child.error());
   nginx->child_ = std::move(*child);
-  auto http = net::HttpClient::create({.host = "127.0.0.1", .port = port});
+  net::HttpOptions options{.host = "127.0.0.1", .port = port, .tls = !tls.certificate.empty(), .insecure = true};
+  if (!keep) options.idle_connections_max = 0;
+  auto http = net::HttpClient::create(std::move(options));
   if (!http) return std::unexpected(describe(http.error()));
   nginx->http_ = std::move(*http);
   for (int i = 0; i < nginx_tries; ++i) {
@@ -88,11 +96,13 @@ Outcome<> exchange(net::HttpClient& http, const net::HttpRequest& request, uint6
   return {};
 }
 
-Outcome<BenchRow> measure_one(Nginx& nginx, bool get, uint64_t size, unsigned concurrency, const BenchPlan& plan) {
+Outcome<BenchRow> measure_one(Nginx& nginx, const std::string& op, uint64_t size, unsigned concurrency,
+                              const BenchPlan& plan) {
+  const bool get = op != "put";
   BenchRow row;
   row.door = "nginx";
-  row.provider = "http";
-  row.op = get ? "get" : "put";
+  row.provider = nginx.http().options().tls ? "https" : "http";
+  row.op = op;
   row.size = size;
   row.concurrency = concurrency;
   std::vector<std::vector<std::byte>> buffers(concurrency, std::vector<std::byte>(size));
@@ -121,14 +131,14 @@ Outcome<BenchRow> measure_one(Nginx& nginx, bool get, uint64_t size, unsigned co
 
 bool nginx_is_there() { return ::access(program, X_OK) == 0; }
 
-Rows measure_nginx(const BenchPlan& plan) {
-  auto nginx = Nginx::start();
-  if (!nginx) return std::unexpected(nginx.error());
+Rows measure_nginx(const BenchPlan& plan, const NginxTls& tls) {
   std::vector<BenchRow> rows;
   for (const std::string& op : plan.ops) {
+    auto nginx = Nginx::start(tls, op != "get_new");
+    if (!nginx) return std::unexpected(nginx.error());
     for (const uint64_t size : plan.sizes) {
       for (const unsigned concurrency : plan.concurrency) {
-        auto row = measure_one(**nginx, op == "get", size, concurrency, plan);
+        auto row = measure_one(**nginx, op, size, concurrency, plan);
         if (!row) return std::unexpected(row.error().message);
         rows.push_back(std::move(*row));
       }

@@ -23,9 +23,13 @@ BenchRow measure_md5_of_one(uint64_t size, const BenchPlan& plan);
 BenchRow measure_md5_side_by_side(uint64_t size, unsigned count, const BenchPlan& plan);
 
 // nginx with one process on files of the same sizes (GET, and DAV PUT), read by the client library's HTTP client over
-// kept-alive connections.
+// kept-alive connections; "get_new": each over a connection of its own. With a certificate by TLS 1.3, with session
+// tickets.
+struct NginxTls {
+  std::string certificate = {}, key = {};  // PEM files; empty: plain HTTP
+};
 bool nginx_is_there();
-Rows measure_nginx(const BenchPlan& plan);
+Rows measure_nginx(const BenchPlan& plan, const NginxTls& tls = {});
 
 // GETs of that many bytes in memory, sent with only recv, sendmsg and epoll on one thread, by the same client.
 Rows measure_plain_sends(const BenchPlan& plan);

@@ -35,6 +35,17 @@ class Yardsticks(unittest.TestCase):
             for op in ("get", "put"):
                 self.assertEqual(seen.count(("nginx", "http", op)), 4)
 
+    @unittest.skipUnless(os.access("/usr/sbin/nginx", os.X_OK), "there is no nginx")
+    def test_nginx_has_tls_and_connections_of_their_own(self):
+        with tempfile.TemporaryDirectory(prefix="verbena-yardsticks-") as folder:
+            certificate, key = f"{folder}/certificate.pem", f"{folder}/key.pem"
+            run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+                "/CN=127.0.0.1", "-keyout", key, "-out", certificate)
+            done = run(YARDSTICKS, "--json", "--count", "5", "--sizes", "4KiB", "--ops", "get,get_new", "--fabtests", "off", "--no-memcpy",
+                       "--tls-certificate", certificate, "--tls-key", key)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(row["provider"], row["op"]) for row in rows], [("https", "get"), ("https", "get_new")])
+
     def test_a_bench_is_set_beside_them(self):
         with tempfile.TemporaryDirectory(prefix="verbena-yardsticks-") as folder:
             beside = pathlib.Path(folder) / "rows"

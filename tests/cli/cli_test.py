@@ -576,6 +576,23 @@ class CommandLine(CommandLineCase):
                 self.assertIn((*door, op), seen)
         self.assertEqual(len(rows), 4 * 2 * 4)
 
+    def test_bench_measures_tls_and_connections_of_their_own(self):
+        certificate, key = self.home / "certificate.pem", self.home / "key.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+                        "/CN=127.0.0.1", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        tls = ["--tls-certificate", str(certificate), "--tls-key", str(key)]
+        done = self.run_program("bench", "--json", "--count", "5", "--sizes", "4KiB", "--doors", "anonymous", "--ops", "get,get_new",
+                                *tls, native=False)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(row["provider"], row["op"]) for row in rows], [("https", "get"), ("https", "get_new")])
+        self.run_program("bench", "--tls-key", str(key), native=False, expect=USAGE)
+
+    def test_bench_overwrites_many_keys_and_need_not_hash_its_bodies(self):
+        done = self.run_program("bench", "--json", "--count", "7", "--sizes", "64KiB", "--doors", "http", "--ops", "put,get",
+                                "--keys", "3", "--unsigned-payload", native=False)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([row["op"] for row in rows], ["put", "get"])
+
     def test_bench_measures_batches_and_replays_a_trace(self):
         trace = self.home / "trace"
         trace.write_text("# made by hand\nput d 3 e 5 f 1\nget d 3 e 5 f 1\nput a 100000 b 200000 c 300\nget a 100000 b 200000\ndel b 200000\nget a 100000 c 300\n")

@@ -17,12 +17,13 @@ namespace {
 
 using HttpPtr = std::unique_ptr<net::HttpClient>;
 
-Outcome<HttpPtr> connect(const ClientOptions& options) {
+Outcome<HttpPtr> connect(const ClientOptions& options, bool keep = true) {
   const auto endpoint = client::parse_endpoint(options.endpoint);
   if (!endpoint) return std::unexpected(endpoint.error());
   net::HttpOptions http{
       .host = endpoint->host, .port = endpoint->port, .tls = endpoint->tls, .ca_file = options.ca_file};
   http.insecure = options.insecure;
+  if (!keep) http.idle_connections_max = 0;
   auto made = net::HttpClient::create(std::move(http));
   if (!made) return fault(made.error(), "anonymous");
   return std::move(*made);
@@ -62,12 +63,12 @@ Outcome<> let_everyone_read(const ClientOptions& options, const std::string& buc
 }
 
 Outcome<BenchRow> measure_anonymous(const Client& client, const BenchServer& server, const std::string& bucket,
-                                    uint64_t size, unsigned concurrency, const BenchPlan& plan) {
-  OUT_ASSIGN(const HttpPtr http, connect(server.options()));
+                                    const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan) {
+  OUT_ASSIGN(const HttpPtr http, connect(server.options(), op != "get_new"));
   BenchRow row;
   row.door = "anonymous";
   row.provider = http->options().tls ? "https" : "http";
-  row.op = "get";
+  row.op = op;
   row.size = size;
   row.concurrency = concurrency;
   std::vector<Buffer> buffers(concurrency);

@@ -28,9 +28,11 @@ struct BenchPlan {
   BucketDurability durability = BucketDurability::memory;
   uint64_t object_size = 1u << 30;         // bytes of the object that range and ranges read
   unsigned batch = 256;                    // objects in a call of get_many, head_many and put_many
+  unsigned keys = 1;                       // of each caller, in turn: get, put and put_md5
   std::string trace;                       // file that trace and trace_many replay
   std::optional<BenchDevice> device = {};  // GETs and PUTs of this device's memory; none: of host memory
   bool checksums = false;                  // let the client verify each GET inside the timed section
+  bool sign_payload = true;                // of PUTs over HTTP
 };
 
 // Fields as in the JSON. Empty optionals are null: not measured, or unknown.

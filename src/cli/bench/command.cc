@@ -30,7 +30,9 @@ struct BenchArguments {
   std::string object_size = "1GiB";
   std::string trace;
   std::string bucket, server_directory, durability = "memory", listen = "127.0.0.1", memory = "host";
-  bool json = false, checksums = false;
+  std::string certificate, key;
+  unsigned keys = 1;
+  bool json = false, checksums = false, unsigned_payload = false;
 };
 
 // A bucket of our own, emptied and removed at the end.
@@ -114,6 +116,8 @@ std::optional<BenchPlan> plan_of(const BenchArguments& arguments) {
   plan.duration = std::chrono::milliseconds(static_cast<int64_t>(arguments.seconds * 1000));
   plan.count = arguments.count;
   plan.batch = arguments.batch;
+  plan.keys = arguments.keys;
+  plan.sign_payload = !arguments.unsigned_payload;
   plan.trace = arguments.trace;
   const bool traces = std::ranges::any_of(plan.ops, [](const std::string& op) { return op.starts_with("trace"); });
   if (traces && plan.trace.empty())
@@ -162,6 +166,7 @@ int run_route(const Route& route, const BenchServer& server, const std::string& 
   options.via = *parse_via(route.door);
   options.provider = route.provider;
   options.verify_checksums = plan.checksums;
+  options.sign_payload = plan.sign_payload;
   options.multipart_threshold = 5 * GiB;  // one object, one transfer
   const std::string name = route.provider == "auto" ? route.door : route.door + " (" + route.provider + ")";
   auto client = Client::connect(options);
@@ -186,19 +191,23 @@ int run_route(const Route& route, const BenchServer& server, const std::string& 
 
 // Unsigned GETs, in a separate bucket: its policy would be evaluated for the other doors, too.
 int run_anonymous(const Client& client, const BenchServer& server, const BenchPlan& plan, Printer& printer) {
-  if (std::ranges::find(plan.ops, "get") == plan.ops.end()) return exit_ok;
+  const auto is_anonymous = [](const std::string& op) { return op == "get" || op == "get_new"; };
+  if (std::ranges::none_of(plan.ops, is_anonymous)) return exit_ok;
   auto bucket = BenchBucket::make(client, {}, plan.durability);
   if (!bucket) return report("anonymous", bucket.error());
   const std::string& name = (*bucket)->name();
   if (auto open = let_everyone_read(server.options(), name); !open) return report("anonymous", open.error());
   int worst = exit_ok;
-  for (const uint64_t size : plan.sizes) {
-    for (const unsigned concurrency : plan.concurrency) {
-      const auto row = measure_anonymous(client, server, name, size, concurrency, plan);
-      if (row) {
-        printer.row(*row);
-      } else {
-        worst = report("anonymous get " + format_size(size), row.error());
+  for (const std::string& op : plan.ops) {
+    if (!is_anonymous(op)) continue;
+    for (const uint64_t size : plan.sizes) {
+      for (const unsigned concurrency : plan.concurrency) {
+        const auto row = measure_anonymous(client, server, name, op, size, concurrency, plan);
+        if (row) {
+          printer.row(*row);
+        } else {
+          worst = report("anonymous " + op + " " + format_size(size), row.error());
+        }
       }
     }
   }
@@ -219,8 +228,12 @@ std::unique_ptr<BenchServer> server_of(const BenchArguments& arguments, std::opt
     auto options = arguments.client.options();
     return options ? BenchServer::at(std::move(*options)) : nullptr;
   }
-  auto started =
-      BenchServer::start(arguments.server_directory, arguments.listen, fabric_providers(arguments), gpudirect);
+  auto started = BenchServer::start({.directory = arguments.server_directory,
+                                     .address = arguments.listen,
+                                     .providers = fabric_providers(arguments),
+                                     .gpudirect = gpudirect,
+                                     .certificate = arguments.certificate,
+                                     .key = arguments.key});
   if (started) return std::move(*started);
   report("bench", started.error(), exit_failure);
   return nullptr;
@@ -294,12 +307,13 @@ void add_bench_command(CLI::App& app, int& exit_code) {
           "single GETs while another client asks for such batches; watch: from the time in a PUT's object (in "
           "a durable bucket before the log is synced) until a watching client has the message; trace, "
           "trace_many: the lines of --trace, object by object or a "
-          "batch a line; range: random ranges of a large object; ranges: as many as --concurrency in one "
+          "batch a line; get_new: anonymous GETs, each over a connection of its own; range: random ranges of a large "
+          "object; ranges: as many as --concurrency in one "
           "request; get_copy: with --memory cuda or rocm, a GET into host memory and the driver's copy of it, also "
           "measured beside get")
       ->delimiter(',')
       ->check(CLI::IsMember({"get", "put", "put_md5", "head", "range", "ranges", "get_many", "head_many", "put_many",
-                             "get_beside_many", "watch", "trace", "trace_many", "get_copy"}))
+                             "get_new", "get_beside_many", "watch", "trace", "trace_many", "get_copy"}))
       ->capture_default_str();
   command->add_option("--object-size", arguments->object_size, "size of the object that range and ranges read")
       ->type_name("SIZE")
@@ -312,6 +326,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--batch", arguments->batch, "objects in a call of get_many, head_many and put_many")
       ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str();
+  command->add_option("--keys", arguments->keys, "objects of each caller, in turn, of the single GETs and PUTs")
+      ->check(CLI::Range(1u, 1'000'000u))
       ->capture_default_str();
   command->add_option("--trace", arguments->trace, "the trace that trace and trace_many replay (bench/kv_cache.trace)")
       ->type_name("FILE");
@@ -335,6 +352,14 @@ void add_bench_command(CLI::App& app, int& exit_code) {
                    "where its own server listens; the address of an RDMA device, to measure verbs")
       ->type_name("ADDRESS")
       ->capture_default_str();
+  auto* certificate =
+      command
+          ->add_option("--tls-certificate", arguments->certificate,
+                       "its own server has HTTPS with this certificate, which the client does not verify")
+          ->type_name("FILE");
+  command->add_option("--tls-key", arguments->key, "the certificate's key")->type_name("FILE")->needs(certificate);
+  command->add_flag("--unsigned-payload", arguments->unsigned_payload,
+                    "PUTs over http are signed without their bytes, so that the client does not hash them");
   command->add_flag("--checksums", arguments->checksums, "also verify object checksums inside the timed section");
   command->add_flag("--json", arguments->json, "one JSON object per row");
   command->footer(

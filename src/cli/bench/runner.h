@@ -13,9 +13,9 @@ namespace verbena::cli {
 Outcome<BenchRow> measure(const Client& client, const BenchServer& server, const std::string& bucket, Via door,
                           const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 
-// Unsigned GETs over HTTP. The bucket must be public:
+// Unsigned GETs over HTTP: "get", or "get_new", each over a connection of its own. The bucket must be public:
 Outcome<BenchRow> measure_anonymous(const Client& client, const BenchServer& server, const std::string& bucket,
-                                    uint64_t size, unsigned concurrency, const BenchPlan& plan);
+                                    const std::string& op, uint64_t size, unsigned concurrency, const BenchPlan& plan);
 Outcome<> let_everyone_read(const ClientOptions& options, const std::string& bucket);
 // Likewise for "range" (random ranges of `size` bytes of an object of plan.object_size bytes, one a request) and
 // "ranges" (one caller, `concurrency` of them in each request). The object is made if missing; each range's bytes are

@@ -30,10 +30,9 @@ std::optional<std::pair<std::string, std::string>> endpoints_in(const std::strin
 
 }  // namespace
 
-std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std::string directory,
-                                                                            const std::string& address,
-                                                                            const std::string& providers,
-                                                                            std::optional<bool> gpudirect) {
+std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(BenchServerOptions wanted) {
+  std::string& directory = wanted.directory;
+  const std::string& address = wanted.address;
   std::unique_ptr<BenchServer> server(new BenchServer);
   if (directory.empty()) {
     std::string name = (std::filesystem::temp_directory_path() / "verbena-bench-XXXXXX").string();
@@ -45,9 +44,13 @@ std::expected<std::unique_ptr<BenchServer>, std::string> BenchServer::start(std:
   server->options_.secret_key = random_key();
   std::vector<std::string> command{"/proc/self/exe", "server", directory,     "--http",
                                    address + ":0",   "--rdma", address + ":0"};
-  if (!providers.empty()) command.insert(command.end(), {"--set", "rdma.provider=" + providers});
-  if (gpudirect) {
-    const std::string value = *gpudirect ? "true" : "false";
+  if (!wanted.providers.empty()) command.insert(command.end(), {"--set", "rdma.provider=" + wanted.providers});
+  if (!wanted.certificate.empty()) {
+    command.insert(command.end(), {"--set", "tls.certificate=" + wanted.certificate, "--set", "tls.key=" + wanted.key});
+    server->options_.insecure = true;
+  }
+  if (wanted.gpudirect) {
+    const std::string value = *wanted.gpudirect ? "true" : "false";
     command.insert(command.end(), {"--set", "gpudirect.enabled=" + value});
     // The handles come from this program alone.
     command.insert(command.end(), {"--set", "gpudirect.rocm_handles=" + value});

@@ -12,15 +12,18 @@
 
 namespace verbena::cli {
 
+struct BenchServerOptions {
+  std::string directory = {};  // empty: a temporary one, removed at the end
+  std::string address = "127.0.0.1";
+  std::string providers = {};              // of the fabric; empty: all that open
+  std::optional<bool> gpudirect = {};      // GPUs copy for it; none: the environment decides
+  std::string certificate = {}, key = {};  // PEM files, for HTTPS; empty: plain HTTP
+};
+
 class BenchServer {
  public:
-  // Starts `verbena server DIRECTORY` on free ports; an empty directory means a temporary one, removed at the end.
-  // `address`: the listening address. `providers`: of the fabric; empty: all that open. `gpudirect`: GPUs copy for it;
-  // without that the environment decides.
-  static std::expected<std::unique_ptr<BenchServer>, std::string> start(std::string directory,
-                                                                        const std::string& address = "127.0.0.1",
-                                                                        const std::string& providers = {},
-                                                                        std::optional<bool> gpudirect = {});
+  // Starts `verbena server` on free ports.
+  static std::expected<std::unique_ptr<BenchServer>, std::string> start(BenchServerOptions wanted);
   // Uses the server that `options` names.
   static std::unique_ptr<BenchServer> at(ClientOptions options);
   ~BenchServer();
