@@ -11,8 +11,10 @@ after the last kill. A `memory` bucket's world ends with the kill, and what is t
 bucket's weaker promise.
 
 usage: run.py PYTHON_FOLDER [--engine local|heap|rados] [--doors http,native,token] [--seed N] [--seconds S] [--crashes]
+              [--device DEVICE] [--pmem LIBRARY]
 
 --engine heap: a server in memory, which a crash would empty. rados: two servers over a Ceph cluster of its own.
+DEVICE is formatted, and without a store. LIBRARY (dax_stand_in.cc) lets a folder stand in for persistent memory.
 """
 import argparse
 import collections
@@ -267,11 +269,21 @@ class Run:
 
 
 @contextlib.contextmanager
-def servers_of(engine, folder):
+def servers_of(arguments, folder):
     """The servers of an engine, not started yet."""
-    if engine != "rados":
-        server = verbena_server.Server(None if engine == "heap" else folder, SETTINGS, memory=engine == "heap")
-        yield [server]
+    if arguments.engine == "heap":
+        yield [verbena_server.Server(None, SETTINGS, memory=True)]
+        return
+    if arguments.engine == "local":
+        os.mkdir(folder)
+        settings, environment = list(SETTINGS), None
+        if arguments.device:
+            settings += ["--set", f"data.device={arguments.device}"]
+        if arguments.pmem:
+            os.mkdir(folder + "-pmem")
+            settings += ["--set", f"data.pmem={folder}-pmem"]
+            environment = {"LD_PRELOAD": arguments.pmem}
+        yield [verbena_server.Server(folder, settings, environment)]
         return
     from ceph_cluster import CephCluster, skip_without_ceph
     skip_without_ceph()
@@ -293,11 +305,15 @@ def parsed():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--crashes", action="store_true")
+    parser.add_argument("--device", help="keeps the objects' bytes (data.device)")
+    parser.add_argument("--pmem", help="the library that stands in for persistent memory (data.pmem)")
     arguments = parser.parse_args()
     if not set(arguments.doors) <= set(DOORS):
         parser.error(f"doors: {DOORS}")
     if arguments.crashes and arguments.engine == "heap":
         parser.error("a crash empties a server in memory")
+    if arguments.engine != "local" and (arguments.device or arguments.pmem):
+        parser.error("--device and --pmem are for the local engine")
     return arguments
 
 
@@ -310,9 +326,7 @@ def main():
         run = Run(arguments, verbena, pool)
         folder = tempfile.mkdtemp(prefix="verbena-history-")
         try:
-            with servers_of(arguments.engine, os.path.join(folder, "data")) as run.servers:
-                if arguments.engine == "local":
-                    os.mkdir(os.path.join(folder, "data"))
+            with servers_of(arguments, os.path.join(folder, "data")) as run.servers:
                 try:
                     run.go()
                 finally:

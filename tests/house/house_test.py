@@ -10,6 +10,7 @@ import tempfile
 import tomllib
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import seams  # noqa: E402
 import wrap_prose  # noqa: E402
 
 # Rooms from the top down. A file may include its own room and rooms further down.
@@ -359,7 +360,7 @@ def everything(root):
     findings = [finding for path in sources for finding in check_source(root, path)]
     findings += check_other_code(root) + check_public_headers(root) + check_rooms_have_readme(root)
     findings += check_unnamed_names(root) + check_documents(root, sources) + check_prose(root) + check_scripts(root)
-    findings += check_s3_codes(root) + check_planted(root)
+    findings += check_s3_codes(root) + check_planted(root) + seams.check_seams(root)
     return findings, len(sources)
 
 
@@ -397,6 +398,16 @@ BROKEN = [
     ("src/base/braces.cc", "co_await f({1, 2});\n", "braced aggregate"),
     ("src/base/braces_below.cc", "co_await f(a,\n           {1, 2});\n", "braced aggregate"),
     ("src/base/bare.h", "int f();\n", "header without #pragma once"),
+    ("src/s3/clock.cc", "auto now = std::chrono::steady_clock::now();\n", "clock not by base/"),
+    ("src/s3/date.cc", "auto now = std::time(nullptr);\n", "clock not by base/"),
+    ("src/s3/cycles.h", "#pragma once\ninline auto f() { return __builtin_ia32_rdtsc(); }\n", "cycles not by base/"),
+    ("src/s3/dice.cc", "std::random_device dice;\n", "randomness not by base/"),
+    ("src/s3/seed.cc", "::getrandom(at, 8, 0);\n", "randomness not by base/"),
+    ("src/s3/timer.cc", "int fd = timerfd_create(CLOCK_MONOTONIC, 0);\n", "timer not by base/"),
+    ("src/s3/thread.cc", "std::jthread thread(run);\n", "thread not by base/"),
+    ("src/s3/nap.cc", "std::this_thread::sleep_for(rest);\n", "sleep not by base/"),
+    ("src/s3/raw.cc", "::syscall(SYS_futex);\n", "system call not by base/"),
+    ("tests/house/seams.toml", '[thread]\n"s3/known" = "a reason"\n[sleep]\n"s3/gone" = "no more"\n', "sleep: s3/gone has none any more"),
     ("src/base/long.cc", "int x;\n" * (LINES_MAX + 1), "look for the second subject"),
     ("src/base/one.cc", "namespace {\nvoid same(int a) {\n}\n}  // namespace\n", None),
     ("src/base/two.cc", "namespace {\nvoid same(int b) {\n}\n}  // namespace\n", "'same' is in the unnamed namespace of one.cc"),
@@ -439,6 +450,10 @@ edit = [{file = "src/store/store.cc", old = "int x", new = "int y"}, {file = "sr
     ("docs/named.md", "the user `nobody`\n", None),
     ("docs/tables.md", "| a | b |\n| --- | :-: |\n| `1\\|2` | |\n\ntext\n\n```\n| no table |\n```\n", None),
     ("src/s3/down.cc", '#include "store/store.h"\n', None),
+    ("src/s3/known.h", "#pragma once\nstd::thread worker;\n", None),
+    ("src/s3/known_test.cc", "std::thread a(f);\nstd::this_thread::sleep_for(rest);\n", None),
+    ("src/s3/times.cc", 'SteadyClock::now();  // not time(nullptr)\nx = "rand()"; std::thread::id who; strand(io); last_time();\n', None),
+    ("src/base/seam.cc", "auto now = std::chrono::system_clock::now();\n", None),
 ]
 NO_README = ["client", "fabric", "s3", "store"]
 
