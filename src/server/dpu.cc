@@ -63,14 +63,15 @@ std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const 
   return "dpu: this server runs on a DPU (" + said + ")";
 }
 
-std::expected<void, std::string> check_dpu_rdma(const Config::Dpu& dpu, const std::vector<std::string>& providers) {
-  const auto is_device = [](const std::string& provider) {
-    return rdma::transport_of(provider) == rdma::Transport::rdma;
-  };
-  if (!dpu.enable_rdma || std::ranges::any_of(providers, is_device)) return {};
-  return std::unexpected(
-      "dpu.enable_rdma: the native door has no RDMA device of this DPU (rdma.enabled, rdma.provider and "
-      "rdma.device_name choose one; `verbena doctor` says what is there)");
+std::expected<std::string, std::string> check_dpu_rdma(const Config::Dpu& dpu, std::string_view provider,
+                                                       std::string_view device) {
+  if (!dpu.enable_rdma) return std::string();
+  if (provider.empty() || rdma::transport_of(provider) != rdma::Transport::rdma) {
+    return std::unexpected(
+        "dpu.enable_rdma: the native door has no RDMA device of this DPU (rdma.enabled, rdma.provider and "
+        "rdma.device_name choose one; `verbena doctor` says what is there)");
+  }
+  return fmt::format("dpu.enable_rdma: the native door's RDMA goes by {} ({})", device, provider);
 }
 
 }  // namespace verbena::server

@@ -5,7 +5,7 @@
 #include <expected>
 #include <filesystem>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "base/aead.h"
 #include "base/config.h"
@@ -17,7 +17,9 @@ namespace verbena::server {
 std::expected<std::string, std::string> check_dpu(const Config::Dpu& dpu, const std::filesystem::path& root = "/",
                                                   bool has_aes = fastest_aead() == AeadKind::aes_256_gcm);
 
-// When fabrics are open: whether dpu.enable_rdma is met by `providers`, the native door's.
-std::expected<void, std::string> check_dpu_rdma(const Config::Dpu& dpu, const std::vector<std::string>& providers);
+// When fabrics are open: whether dpu.enable_rdma is met by the native door's provider between hosts and its device
+// (both empty: none is open). The text for the log; empty: it is not asked for.
+std::expected<std::string, std::string> check_dpu_rdma(const Config::Dpu& dpu, std::string_view provider,
+                                                       std::string_view device);
 
 }  // namespace verbena::server

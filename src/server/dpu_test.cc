@@ -58,9 +58,11 @@ TEST_F(Dpu, WhatCannotBeIsRefusedWithItsCause) {
   EXPECT_TRUE(check_dpu(crypto, root, /*has_aes=*/true));
   EXPECT_TRUE(check_dpu(crypto, root, /*has_aes=*/false).error().starts_with("dpu.enable_crypto: "));
   const Config::Dpu rdma{.enabled = true, .enable_rdma = true};
-  EXPECT_FALSE(check_dpu_rdma(rdma, {"local", "tcp"}));
-  EXPECT_TRUE(check_dpu_rdma(rdma, {"local", "verbs;ofi_rxm", "tcp"}));
-  EXPECT_TRUE(check_dpu_rdma({.enabled = true}, {}));
+  EXPECT_FALSE(check_dpu_rdma(rdma, "", ""));
+  EXPECT_FALSE(check_dpu_rdma(rdma, "tcp", "eth0")) << "libfabric's, for tokens alone";
+  EXPECT_EQ(check_dpu_rdma(rdma, "verbs;ofi_rxm", "mlx5_0").value(),
+            "dpu.enable_rdma: the native door's RDMA goes by mlx5_0 (verbs;ofi_rxm)");
+  EXPECT_EQ(check_dpu_rdma({.enabled = true}, "", "").value(), "");
 }
 
 TEST_F(Dpu, ALongOrStrangeNameIsCutAndMadePrintable) {

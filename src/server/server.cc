@@ -112,8 +112,11 @@ std::expected<void, std::string> Server::State::open_transports() {
               format_size(arena->mapping().size()), static_cast<double>(took.count()) / 1000.0);
   }
   const auto& fabric = cores[0].fabric;
-  return check_dpu_rdma(config.dpu,
-                        fabric != nullptr ? std::vector{std::string(fabric->provider())} : std::vector<std::string>{});
+  const auto dpu = fabric != nullptr ? check_dpu_rdma(config.dpu, fabric->provider(), fabric->device())
+                                     : check_dpu_rdma(config.dpu, {}, {});
+  if (!dpu) return std::unexpected(dpu.error());
+  if (!dpu->empty()) log::info("{}", *dpu);
+  return {};
 }
 
 std::expected<void, std::string> Server::State::open_access_log() {

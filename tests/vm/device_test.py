@@ -6,6 +6,7 @@ import contextlib
 import json
 import pathlib
 import subprocess
+import tempfile
 
 import guest
 from guest import KIB, MIB, Mover, Server, verbena
@@ -103,6 +104,52 @@ def rdma_goes_by_the_interface_of_its_vlan():
             server.stop()
 
 
+DPU = """dpu:
+  enabled: true
+  enable_rdma: true
+  enable_crypto: true
+rdma:
+  encryption: required
+"""
+BLUEFIELD = {"sys_vendor": "https://www.mellanox.com", "product_name": "BlueField-3 DPU"}
+
+
+@contextlib.contextmanager
+def called(names):
+    """The machine as its firmware would name it: files over the kernel's."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as undo:
+        for name, text in names.items():
+            file = pathlib.Path(folder) / name
+            file.write_text(text + "\n")
+            guest.sh(f"mount --bind {file} /sys/class/dmi/id/{name}")
+            undo.callback(guest.sh, f"umount /sys/class/dmi/id/{name}")
+        yield
+
+
+def a_dpu_serves_sealed_by_its_own_device():
+    """All three keys, in a machine that calls itself a BlueField: which device is counted, and that it moves the bytes."""
+    tokens = "rdma.token_provider=auto"
+    said = Server(tokens, file=DPU).refuses_to_start()
+    assert "dpu.enabled: this machine does not call itself a DPU" in said and "DMI: QEMU" in said, said
+    with called(BLUEFIELD):
+        said = Server(tokens, file=DPU, device=None).refuses_to_start()
+        assert "dpu.enable_rdma: the native door has no RDMA device of this DPU" in said, said
+        for device in ("rxe1", "rxe0"):
+            server = Server(tokens, file=DPU, device=device).start()
+            try:
+                assert "DMI: https://www.mellanox.com BlueField-3 DPU)" in server.log(), server.log()
+                assert f"dpu.enable_rdma: the native door's RDMA goes by {device} (verbs;ofi_rxm)" in server.log(), server.log()
+                if device == "rxe0":
+                    verbena("mb", "s3://faults", "--durability", "memory")
+                    Mover(via="http", op="seed", size=MIB).must_succeed()
+                    packets = guest.counters(device, "sent_pkts")
+                    Mover(via="native", op="get", size=MIB, encryption="required").must_succeed("native")
+                    assert guest.counters(device, "sent_pkts") - packets >= 256, "1 MiB in packets of at most 4 KiB"
+                    assert server.metric('verbena_sealed_bytes_total{direction="to_client"}') >= MIB
+            finally:
+                server.stop()
+
+
 def port_counters_are_metrics():
     server = Server().start()
     try:
@@ -190,6 +237,6 @@ def the_doctor_says_what_is_wrong():
 if __name__ == "__main__":
     guest.prepare()
     guest.run([the_device_name_and_gid_choose_the_device, the_completion_queue_has_the_configured_size,
-               values_that_the_device_refuses_are_named, rdma_goes_by_the_interface_of_its_vlan, port_counters_are_metrics,
-               the_doctor_finds_the_device,
+               values_that_the_device_refuses_are_named, rdma_goes_by_the_interface_of_its_vlan,
+               a_dpu_serves_sealed_by_its_own_device, port_counters_are_metrics, the_doctor_finds_the_device,
                the_doctor_tells_what_encrypts_below_the_device, the_doctor_says_what_is_wrong])

@@ -82,10 +82,12 @@ def port_state(device):
 # The server.
 
 class Server:
-    """`verbena server` on rxe0, or without a device on tcp: fixed ports, so that another can take its place."""
+    """`verbena server` on rxe0, or without a device on tcp: fixed ports, so that another can take its place. `file`: the
+    text of a configuration file."""
 
-    def __init__(self, *settings, device=f"{DEVICE}0"):
+    def __init__(self, *settings, device=f"{DEVICE}0", file=None):
         self.directory = tempfile.mkdtemp(prefix="verbena-vm-")
+        self.file = file
         self.log_path = self.directory + ".log"
         fabric = ["rdma.provider=verbs", f"rdma.device_name={device}"] if device else ["rdma.provider=tcp"]
         # The client's address is on this same host; a token may make the server dial such an address only if
@@ -96,6 +98,10 @@ class Server:
 
     def command(self):
         out = [verbena_server.program(), "server", self.directory, "--http", "0.0.0.0:9000", "--rdma", "0.0.0.0:9100"]
+        if self.file is not None:
+            path = self.directory + ".yaml"
+            pathlib.Path(path).write_text(self.file)
+            out += ["--config", path]
         for setting in self.settings:
             out += ["--set", setting]
         return out

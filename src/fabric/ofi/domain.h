@@ -21,6 +21,7 @@ class Domain {
   fid_fabric* fabric() const { return fabric_.get(); }
   fid_domain* domain() const { return domain_.get(); }
   std::string_view provider() const { return provider_name(*info_); }
+  std::string_view device() const { return domain_name(*info_); }
   bool is_tcp() const { return provider() == "tcp"; }
   bool needs_local_registration() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
 

@@ -89,6 +89,7 @@ class CoreFabric {
  public:
   virtual ~CoreFabric() = default;                // ends every operation in flight with `closed`, after flushing it
   virtual std::string_view provider() const = 0;  // "tcp", "verbs;ofi_rxm"
+  virtual std::string_view device() const = 0;    // "mlx5_0"; of tcp the network interface
   virtual Port& port() = 0;
   // For tokens: a window of the owner of `endpoint_name` (fi_getname bytes). invalid_rdma_token when that is not an
   // address of the provider's format; slow_down when every data endpoint is taken.

@@ -19,6 +19,7 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
   ~OfiCoreFabric() override;
 
   std::string_view provider() const override { return domain_->provider(); }
+  std::string_view device() const override { return domain_->device(); }
   Port& port() override { return *this; }
   Result<std::unique_ptr<Window>> open_window(std::string_view endpoint_name, const WindowDescriptor& lent,
                                               Access access) override;

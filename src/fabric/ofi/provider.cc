@@ -323,10 +323,6 @@ InfoPtr best_of(const std::string& name, Role role, Memory memory, const Options
   return chosen;
 }
 
-std::string_view domain_name(const fi_info& info) {
-  return info.domain_attr->name == nullptr ? std::string_view() : info.domain_attr->name;
-}
-
 // Null: there is none.
 Result<InfoPtr> find(const Options& options, Role role, const std::string& source) {
   VB_ASSIGN(const auto limits, depths(options));

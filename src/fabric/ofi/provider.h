@@ -34,6 +34,10 @@ Result<std::string> source_address(const Options& options);
 
 // "tcp", "verbs;ofi_rxm": the name in tokens.
 inline std::string_view provider_name(const fi_info& info) { return info.fabric_attr->prov_name; }
+// "mlx5_0", "eth0"; empty: it has none.
+inline std::string_view domain_name(const fi_info& info) {
+  return info.domain_attr->name == nullptr ? std::string_view() : info.domain_attr->name;
+}
 
 // Longest message: the requested size, or what the provider carries in one packet.
 size_t message_size_max(const Options& options, const fi_info& info);
