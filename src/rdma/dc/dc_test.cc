@@ -213,7 +213,9 @@ TEST_F(DcDescriptors, AWindowThatIsGivenUpKeepsItsInitiatorUntilItsOperationEnds
   auto writes = [](std::shared_ptr<Shared> one) -> Task<Result<void>> {
     co_return co_await one->window->write(one->lease.bytes(), 0, deadline_in(later));
   };
-  auto shared = std::make_shared<Shared>(std::move(*open(text())), leased('g'));
+  auto window = open(text());
+  ASSERT_TRUE(window);
+  auto shared = std::make_shared<Shared>(std::move(*window), leased('g'));
   boost::asio::co_spawn(io, writes(std::move(shared)), [](const std::exception_ptr&, const Result<void>&) {});
   run_until_held(1);
   fabric.holds = false;
@@ -228,7 +230,7 @@ TEST_F(DcDescriptors, AWindowThatIsGivenUpKeepsItsInitiatorUntilItsOperationEnds
 TEST_F(DcDescriptors, WhatTheClientsDeviceRefusesFailsAndItsInitiatorIsReplaced) {
   std::vector<std::byte> readable(4096, std::byte{'r'});
   fabric.clients[target].lent[7] = {.memory = readable, .readable = true, .writable = false};
-  fabric.clients[0xbad] = {.key = access_key + 1, .lent = {{remote_key, {memory}}}};
+  fabric.clients[0xbad] = {.key = 0xffeeddcd, .lent = {{remote_key, {memory}}}};
   const MutableBytes beyond(memory.data() + 4096, memory.size());  // ends 4 KiB behind what was lent
   struct Case {
     const char* what;

@@ -36,7 +36,7 @@ class Fabric {
   struct Client {
     std::string address = "127.0.0.1";  // its GID
     uint16_t lid = 0;
-    uint64_t key = access_key;
+    uint64_t key = 0xffeeddcc;      // cuObject's default
     std::map<uint32_t, Lent> lent;  // by remote key
   };
   std::map<uint32_t, Client> clients;  // by the target's number
