@@ -6,6 +6,8 @@
                                                         the disk's file system)
     ./dev bench pmem --counts                           system calls of PUTs of new objects, which are the same on a busy
                                                         machine: a shared mapping stands in for persistent memory
+    ./dev bench pmem --cpu                              processor time of each of the server's threads for the table's
+                                                        PUTs, with the same stand-in
 
 One caller over `local`, and a server of one core, so that each has a processor of the virtual machine: with more, callers
 and cores that poll wait for one another's time slices of 4 ms. In the virtual machine the processor is emulated: ratios within a run say something there, times
@@ -96,34 +98,60 @@ def one_round(pmem, disk, seconds):
     return found
 
 
-def calls_of_puts(with_log, count, callers):
-    """System calls of the server for PUTs of objects of their own, until the index has them."""
+@contextlib.contextmanager
+def stood_in(with_log, *settings):
+    """A server on this machine, with a shared mapping in place of persistent memory."""
     library = pathlib.Path(verbena_server.program()).parent / "bin" / "dax_stand_in.so"
     with tempfile.TemporaryDirectory(prefix="verbena-pmem-") as name:
         folder = pathlib.Path(name)
         (folder / "data").mkdir()
         (folder / "pmem").mkdir()
-        args = ["--set", "scrub_rate=0"] + (["--set", f"data.pmem={folder / 'pmem'}"] if with_log else [])
+        words = ["scrub_rate=0", *settings] + ([f"data.pmem={folder / 'pmem'}"] if with_log else [])
+        args = [word for setting in words for word in ("--set", setting)]
         server = verbena_server.Server(folder / "data", args, {"LD_PRELOAD": str(library)} if with_log else None).start()
         try:
-            verbena_server.boto3_client(server.http).create_bucket(Bucket=BUCKET + "-counts")
-
-            def put_some(caller):
-                s3 = verbena_server.boto3_client(server.http)
-                for number in range(count // callers):
-                    s3.put_object(Bucket=BUCKET + "-counts", Key=f"{caller}/{number}", Body=os.urandom(SIZE))
-
-            def load():
-                threads = [threading.Thread(target=put_some, args=(caller,)) for caller in range(callers)]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
-                time.sleep(1)  # what the log has is moved
-
-            return durable_counts.traced(server, load)
+            yield server
         finally:
             server.kill()
+
+
+def calls_of_puts(with_log, count, callers):
+    """System calls of the server for PUTs of objects of their own, until the index has them."""
+    with stood_in(with_log) as server:
+        verbena_server.boto3_client(server.http).create_bucket(Bucket=BUCKET + "-counts")
+
+        def put_some(caller):
+            s3 = verbena_server.boto3_client(server.http)
+            for number in range(count // callers):
+                s3.put_object(Bucket=BUCKET + "-counts", Key=f"{caller}/{number}", Body=os.urandom(SIZE))
+
+        def load():
+            threads = [threading.Thread(target=put_some, args=(caller,)) for caller in range(callers)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            time.sleep(1)  # what the log has is moved
+
+        return durable_counts.traced(server, load)
+
+
+def time_of_threads(server):
+    """Nanoseconds on a processor, by thread."""
+    return {task.name: int((task / "schedstat").read_text().split()[0])
+            for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()}
+
+
+def cpu(seconds):
+    for with_log in (False, True) * 2:
+        with stood_in(with_log, "cores=1") as server:
+            p50(server, "put", seconds)
+            before = time_of_threads(server)
+            p50(server, "put", seconds)
+            spent = [after - before.get(thread, 0) for thread, after in time_of_threads(server).items()]
+        shares = [f"{share / sum(spent):.0%}" for share in sorted(spent, reverse=True)[:4]]
+        print("with the log on persistent memory:" if with_log else "on the disk:", f"{sum(spent) / 1e6:.0f} ms of processor",
+              "time, of which its busiest threads had", ", ".join(shares), flush=True)
 
 
 def counts(count=1000, callers=4):
@@ -169,12 +197,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3, help="of a row")
     parser.add_argument("--counts", action="store_true", help="count system calls instead")
+    parser.add_argument("--cpu", action="store_true", help="processor time of the server's threads instead")
     parser.add_argument("--json", action="store_true", help="a line for each round")
     options = parser.parse_args()
     if (options.pmem is None) != (options.disk is None):
         parser.error("--pmem and --disk go together")
     if options.counts:
         return counts()
+    if options.cpu:
+        return cpu(options.seconds)
     if options.pmem is None:
         rounds = in_guest(options)
     else:

@@ -15,7 +15,7 @@
 # With VM_PMEM=FILE the guest has the file as persistent memory (an NVDIMM; made with 512 MiB if it is missing), with ext4
 # -o dax at /run/pmem; with VM_DISK=FILE, a disk with ext4 at /run/disk (1 GiB). A later run with the same files finds what
 # was there: after the end of QEMU by a signal, what a power cut leaves. With VM_DAX=FILE it has this file as a device-dax
-# node, of another NVDIMM: VERBENA_TEST_DAX is its name.
+# node, of another NVDIMM: DAX_NODE is its name.
 #
 # With VM_RAW=1 the disk of VM_NVMF or VM_DISK is left as it is, without a file system: VERBENA_TEST_DEVICE is its name.
 #
@@ -227,9 +227,9 @@ dax_node() {
     echo namespace$number.0 >$nd/devices/$seed/namespace
     echo $seed >$nd/drivers/dax_pmem/bind || return
   fi
-  export VERBENA_TEST_DAX=/dev/$(ls $dax)
-  for n in $(seq 50); do [ -c $VERBENA_TEST_DAX ] && break; sleep 0.2; done
-  [ -c $VERBENA_TEST_DAX ]
+  export DAX_NODE=/dev/$(ls $dax)
+  for n in $(seq 50); do [ -c $DAX_NODE ] && break; sleep 0.2; done
+  [ -c $DAX_NODE ]
 }
 
 virtio_disk() {

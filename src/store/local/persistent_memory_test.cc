@@ -295,7 +295,7 @@ TEST_F(DaxNodes, AreMappedInPiecesOfTheirAlignment) {
 
 TEST_F(DaxNodes, WhoseFirstPageIsDamagedAreRefusedInWords) {
   format();
-  write_node(8, "\x7f");
+  write_node(10, "\x11");  // a log of 64 KiB more, which the node has room for
   expect_refusal("is damaged at its beginning", Errc::corrupt_object);
   EXPECT_NE(trouble.find("verbena device format --force " + node.string()), std::string::npos) << trouble;
 }
