@@ -34,6 +34,8 @@ def rows(command):
 
 
 def size_of(size):
+    if size < 1 << 10:
+        return f"{size} B"
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 

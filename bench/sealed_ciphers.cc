@@ -131,7 +131,7 @@ std::vector<CipherSpeed> measure_ciphers(double seconds_per_turn, unsigned round
   for (const Sealing sealing : {Sealing::aes_256_gcm, Sealing::chacha20_poly1305}) {
     Ours ours(sealing);
     OneShot openssl(sealing);
-    for (const size_t bytes : {16 * KiB, 64 * KiB, 1 * MiB}) {
+    for (const size_t bytes : {size_t{64}, 4 * KiB, 16 * KiB, 64 * KiB, 1 * MiB}) {
       std::vector<std::byte> plain(bytes), buffer(bytes), ring(bytes);
       fill_random(plain);
       std::vector<double> gets, puts, theirs, ratios_get, ratios_put;
