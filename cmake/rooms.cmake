@@ -38,16 +38,21 @@ function(verbena_unity target)
   endif()
 endfunction()
 
-# verbena_register_tests(PROGRAM PREFIX LABEL LIMIT): registers a GoogleTest program with CTest, test by test; under
-# sanitizers, where starting a program takes longer than most tests, suite by suite.
+# verbena_register_tests(PROGRAM PREFIX LABEL LIMIT [SANITIZED]): registers a GoogleTest program with CTest, test by test;
+# under sanitizers, where starting a program takes longer than most tests, suite by suite, and if SANITIZED is given those
+# alone that this filter of GoogleTest's lets through.
 function(verbena_register_tests program prefix label limit)
   if(NOT VERBENA_SANITIZE)
     gtest_discover_tests(${program} TEST_PREFIX "${prefix}." DISCOVERY_TIMEOUT 300 PROPERTIES TIMEOUT ${limit} LABELS ${label})
     return()
   endif()
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${program}_suites.cmake)
+  set(filter "")
+  if(ARGC GREATER 4)
+    set(filter -D "FILTER=${ARGV4}")
+  endif()
   add_custom_command(TARGET ${program} POST_BUILD VERBATIM
-    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D PREFIX=${prefix} -D LABEL=${label} -D LIMIT=600 -D OUT=${suites}
+    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D PREFIX=${prefix} -D LABEL=${label} -D LIMIT=600 ${filter} -D OUT=${suites}
             -P ${PROJECT_SOURCE_DIR}/cmake/suites.cmake)
   # The tests of a program that was not built fail.
   set(registered ${CMAKE_CURRENT_BINARY_DIR}/${program}_registered.cmake)

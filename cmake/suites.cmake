@@ -1,7 +1,10 @@
-# cmake -D PROGRAM=... -D PREFIX=... -D LABEL=... -D LIMIT=... -D OUT=... -P suites.cmake: registers a GoogleTest
-# program with CTest suite by suite, a large suite in several parts, since a program with sanitizers takes longer to
-# start than most of its tests.
-execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE listed RESULT_VARIABLE status)
+# cmake -D PROGRAM=... -D PREFIX=... -D LABEL=... -D LIMIT=... [-D FILTER=...] -D OUT=... -P suites.cmake: registers a
+# GoogleTest program with CTest suite by suite, a large suite in several parts, since a program with sanitizers takes
+# longer to start than most of its tests. FILTER: of GoogleTest, which tests; without it all.
+if(NOT DEFINED FILTER)
+  set(FILTER "*")
+endif()
+execute_process(COMMAND ${PROGRAM} --gtest_list_tests --gtest_filter=${FILTER} OUTPUT_VARIABLE listed RESULT_VARIABLE status)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} --gtest_list_tests: ${status}")
 endif()

@@ -391,6 +391,8 @@ TEST_F(DirectPieces, OnlyWhatThisClientHasHandedOverIsMappedOnceAndInItsNumber) 
 TEST_F(DirectPieces, CopiesGoOnWhileManyPiecesAreUnmapped) {
   auto arena = memory::Arena::create(64 * mib);
   ASSERT_TRUE(arena);
+  const auto lease = (*arena)->lease(4096);
+  ASSERT_TRUE(lease);
   auto devices = memory::cuda::Devices::open(**arena, {.limit = std::chrono::milliseconds(300)});
   ASSERT_TRUE(devices) << devices.error().text;
   InPieces memory({2 * mib});
@@ -407,8 +409,7 @@ TEST_F(DirectPieces, CopiesGoOnWhileManyPiecesAreUnmapped) {
   ASSERT_TRUE(used);
   const auto copy = [&] {
     auto ended = std::make_shared<std::promise<memory::cuda::CopyEnd>>();
-    used->copy(
-        {.host = (*arena)->mapping().data(), .size = 4096, .ended = [ended](auto how) { ended->set_value(how); }});
+    used->copy({.host = lease->data(), .size = 4096, .ended = [ended](auto how) { ended->set_value(how); }});
     return ended->get_future();
   };
   std::vector<std::shared_ptr<memory::cuda::Mapped>> many(8);
