@@ -103,11 +103,22 @@ def measure_round(program, seconds, concurrency):
     }
 
 
-def measure_per_core(program, seconds):
+def amount(seconds, size, parts):
+    """Of a row. With `parts` not 0 so many requests that a server computes for about as many tenths of a second, whatever else
+    the machine does: its CPU for a request is then as exact on a busy machine, where a row of some time has few requests."""
+    if not parts:
+        return ["--duration", str(seconds)]
+    return ["--count", str(int(parts * 100_000 / (12 + size / 5_000)) // 8 + 1)]
+
+
+def measure_per_core(program, seconds, parts=0):
     """GETs by eight callers, so that neither server sleeps between them: requests per second of its CPU."""
-    common = ["--duration", str(seconds), "--ops", "get", "--sizes", sizes_text(SIZES[:3]), "--concurrency", "8"]
-    return (bench(program, *common, "--durability", "memory", "--doors", "http,anonymous") +
-            yardsticks(program, *common, "--fabtests", "off", "--no-memcpy", "--plain-sends"))
+    rows = []
+    for size in SIZES[:3]:
+        common = [*amount(seconds, size, parts), "--ops", "get", "--sizes", sizes_text([size]), "--concurrency", "8"]
+        rows += bench(program, *common, "--durability", "memory", "--doors", "http,anonymous")
+        rows += yardsticks(program, *common, "--fabtests", "off", "--no-memcpy", "--plain-sends")
+    return rows
 
 
 def make_certificate(folder):
@@ -118,26 +129,27 @@ def make_certificate(folder):
     return ["--tls-certificate", str(certificate), "--tls-key", str(key)]
 
 
-def measure_tls(program, seconds):
+def measure_tls(program, seconds, parts=0):
     """GETs by TLS 1.3, over kept connections and each over one of its own; both servers have the same certificate."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="verbena-tls-") as folder:
         certificate = make_certificate(pathlib.Path(folder))
-        for op, sizes in (("get", SIZES[:3]), ("get_new", SIZES[:1])):
-            common = ["--duration", str(seconds), "--ops", op, "--sizes", sizes_text(sizes), "--concurrency", "8", *certificate]
+        for op, size in [*(("get", size) for size in SIZES[:3]), ("get_new", SIZES[0])]:
+            much = amount(seconds, size, parts / 20 if op == "get_new" else parts)
+            common = [*much, "--ops", op, "--sizes", sizes_text([size]), "--concurrency", "8", *certificate]
             rows += bench(program, *common, "--durability", "memory", "--doors", "anonymous")
             rows += yardsticks(program, *common, "--fabtests", "off", "--no-memcpy")
     return rows
 
 
-def measure_gets(program, seconds):
+def measure_gets(program, seconds, parts):
     """What ./dev bench gets measures in a round."""
-    common = ["--duration", str(seconds), "--sizes", sizes_text([MIB])]
+    common = [*amount(seconds, MIB, parts), "--sizes", sizes_text([MIB])]
     return {
         "memory": bench(program, *common, "--providers", "local", "--doors", "native", "--ops", "get", "--durability", "memory") +
                   yardsticks(program, *common, "--nginx", "off", "--fabtests", "off"),
-        "per_core": measure_per_core(program, seconds),
-        "tls": measure_tls(program, seconds),
+        "per_core": measure_per_core(program, seconds, parts),
+        "tls": measure_tls(program, seconds, parts),
     }
 
 
@@ -343,11 +355,12 @@ def document(info, arguments, rounds, first, limit, took):
 
 def write_gets(path, arguments):
     """The section of ./dev bench gets."""
-    info, rounds = machine(), [measure_gets(arguments.program, arguments.seconds) for _ in range(arguments.rounds)]
+    each = f"{arguments.parts:g} tenths of a second of a server's CPU a row" if arguments.parts else f"{arguments.seconds} s a row"
+    info, rounds = machine(), [measure_gets(arguments.program, arguments.seconds, arguments.parts) for _ in range(arguments.rounds)]
     lines = [GETS[0], "## GETs beside nginx and memcpy", "",
              f"Written by `./dev bench gets`: {info['machine']}; {info['system']}; nginx {info['nginx'].removeprefix('nginx/')}; commit "
              f"{info['commit']}; load average at the start {info['load']}, at the end {os.getloadavg()[0]:.1f}; {arguments.rounds} rounds, "
-             f"{arguments.seconds} s a row. Client and server share the machine. The certificate of both servers is of ECDSA over P-256.", "",
+             f"{each}. Client and server share the machine. The certificate of both servers is of ECDSA over P-256.", "",
              *budgets.table(rounds, measured_alone=True), "", GETS[1], ""]
     path.write_text(merged(path.read_text(encoding="utf-8"), "\n".join(lines), GETS), encoding="utf-8")
     print("\n".join(lines[4:-2]))
@@ -358,6 +371,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--rounds", type=int, default=0, help="(default 3, quick 1)")
     parser.add_argument("--seconds", type=float, default=0, help="a row (default 0.5, quick 0.15)")
+    parser.add_argument("--parts", type=float, default=0, help="of gets, in place of --seconds: tenths of a second of a server's CPU")
     parser.add_argument("what", nargs="?", choices=["counts", "gets"], help="only what is counted, or only GETs")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "docs", help="folder of performance.md and .svg")
     parser.add_argument("--program", default=str(ROOT / "build" / "verbena"))
