@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Plants faults into the program, one at a time, and runs the test that must find each.
 
-    tools/planted.py TABLE ... [--only TEXT] [--sound] [--build FOLDER]
+    tools/planted.py TABLE ... [--only TEXT] [--by KIND] [--sound] [--build FOLDER]
+    tools/planted.py TABLE ... --count docs/reliability.md     what the page's tables say of these rows
 
 TABLE: a TOML file of [[fault]] rows, for example tests/simulator/planted.toml:
     name            what is wrong then
@@ -20,6 +21,7 @@ checkout of them. A seed that finds a fault is run without it, too, and must pas
 first runs everything without a fault, which must pass. Prints a row of a table for each
 fault; exit 0: every fault was caught."""
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -218,8 +220,10 @@ def unit_tests(build, fault):
     return Finder(name, fault["target"], [f"--gtest_filter={fault['text']}"], environment=environment)
 
 
-def finders(build, fault):
+def finders(build, fault, by):
     for key in fault:  # in the row's order
+        if by and key != by:
+            continue
         if key == "seeds":
             yield simulator(fault)
         if key == "text":
@@ -251,13 +255,13 @@ def other_failure(build, fault, finder, how):
     return f"the same seed fails without the fault: {without}" if without else None
 
 
-def plant(build, fault):
+def plant(build, fault, by):
     """The method that found the fault, or None; how; after how many seconds."""
     tried_s = 0
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         scratch = pathlib.Path(folder)
         change(fault, scratch)
-        for finder in finders(build, fault):
+        for finder in finders(build, fault, by):
             how, seconds = finder.look(build.program(finder.target, [edit["file"] for edit in fault["edit"]], scratch))
             other = other_failure(build, fault, finder, how) if how else None
             if how and not other:
@@ -268,12 +272,12 @@ def plant(build, fault):
     return None, None, tried_s
 
 
-def run_all(build, faults):
+def run_all(build, faults, by):
     missed, failed = [], []
     print("| fault | of the list | found by | seed or test | seconds |\n| --- | --- | --- | --- | --- |", flush=True)
     for fault in faults:
         try:
-            method, how, seconds = plant(build, fault)
+            method, how, seconds = plant(build, fault, by)
         except Failed as error:
             failed.append(fault["name"])
             print(f"planted: {fault['name']}: {error}", file=sys.stderr, flush=True)
@@ -287,22 +291,60 @@ def run_all(build, faults):
     return 1 if missed or failed else 0
 
 
+def result(cells):
+    """What a row of the page's tables says after the fault's name: found, not found, or not run."""
+    text = " ".join(cells)
+    if re.search(r"\bnot run\b", text):
+        return "not run"
+    return "not found" if re.search(r"\b(none (of|in)|NOTHING|nothing)\b", text) else "found"
+
+
+def count(tables, page):
+    """By table how many faults were found, and the names of the others."""
+    shown, heading = {}, ""  # name: results
+    for line in page.read_text().splitlines():
+        heading = line if line.startswith("#") else heading
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+        if line.startswith("|") and len(cells) > 1:
+            name = re.sub(r" \([^()]*\)$", "", cells[0].replace("`", ""))
+            shown.setdefault(name, set()).add("not found" if "nothing found" in heading else result(cells[1:]))
+    total, others = collections.Counter(), []
+    for table in tables:
+        here = collections.Counter()
+        for fault in tomllib.loads(table.read_text())["fault"]:
+            results = shown.get(fault["name"].replace("`", ""), {"not run"})
+            best = next(one for one in ("found", "not found", "not run") if one in results)
+            here[best] += 1
+            if best != "found":
+                others.append(f"{best}: {table.parent.name}/{table.name}: {fault['name']}")
+        total += here
+        print(f"{table.parent.name}/{table.name}: " + ", ".join(f"{number} {what}" for what, number in here.items()))
+    print(f"{sum(total.values())} faults: " + ", ".join(f"{number} {what}" for what, number in total.items()))
+    print(*sorted(others), sep="\n")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", type=pathlib.Path, nargs="+")
     parser.add_argument("--only", default="", help="faults whose name has this text")
+    parser.add_argument("--by", choices=["seeds", "text", "command"], help="rows that have it, and nothing else of them")
     parser.add_argument("--sound", action="store_true", help="first without a fault: all must pass")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--count", type=pathlib.Path, metavar="PAGE", help="only counts what the page says of the rows")
     options = parser.parse_args()
+    if options.count:
+        return count(options.tables, options.count)
     tables = [tomllib.loads(table.read_text())["fault"] for table in options.tables]
     faults = [fault for table in tables for fault in table if options.only in fault["name"]]
+    faults = [fault for fault in faults if not options.by or options.by in fault]
     build = Build(options.build.resolve())
     if options.sound:
-        for finder in {(f.target, *f.words): f for fault in faults for f in finders(build, fault)}.values():
+        for finder in {(f.target, *f.words): f for fault in faults for f in finders(build, fault, options.by)}.values():
             how, _ = finder.look(build.folder / place_of(finder.target))
             if how:
                 sys.exit(f"without a fault: {finder.target} {' '.join(finder.words)}: {how}")
-    return run_all(build, faults)
+    return run_all(build, faults, options.by)
 
 
 if __name__ == "__main__":

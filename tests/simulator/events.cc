@@ -1,5 +1,6 @@
 // Events of a bucket, delivered to a target that is slow, refuses, fails and loses its answers: each change's arrives
-// at least once, none of a key before an earlier one, and none of what was not done (docs/events.md).
+// at least once, none of a key before an earlier one, none of what was not done, and none by a server that another one
+// has taken over from (docs/events.md). And a key's time of an overwrite is never an earlier one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +19,23 @@ namespace {
 constexpr const char* queue_name = "model";
 constexpr size_t keys_count = 3;
 
+// A server's term as the leader: the number of its deliverer, and the server's own number of the term. 0: no leader.
+struct Term {
+  uint64_t deliverer = 0, number = 0;
+  bool operator==(const Term&) const = default;
+};
+
 // What has arrived, of all servers. It outlives them.
 class Inbox {
  public:
+  uint64_t new_deliverer() { return ++deliverers_; }
+  // Before a message. Which server was told last is told no more once another one has begun.
+  void begins(const Term& term) {
+    if (!terms_.empty() && terms_.back() == term) return;
+    if (std::ranges::find(terms_, term) != terms_.end())
+      return tell("a server that was taken over from goes on telling");
+    terms_.push_back(term);
+  }
   bool calm = false;
   std::string wrong;
   // By key, in the order of first arrivals: a value that was put, or 0 for a removal.
@@ -52,22 +67,34 @@ class Inbox {
   }
 
   std::array<std::set<std::string>, keys_count> seen_;  // sequencers, which have one length
+  uint64_t deliverers_ = 0;
+  std::vector<Term> terms_;  // that something was told in, in the order of the first messages
 };
 
 uint64_t draw_below(uint64_t below) { return Scheduler::get().random() % below; }
 
 class ModelTarget final : public events::Target {
  public:
-  ModelTarget(Inbox& inbox, const Values& values) : inbox_(inbox), values_(values), one_by_one_(draw_below(2) == 0) {}
+  // `term`: as in Delivery::Options.
+  ModelTarget(Inbox& inbox, const Values& values, std::function<uint64_t()> term)
+      : inbox_(inbox),
+        values_(values),
+        term_(std::move(term)),
+        number_(inbox.new_deliverer()),
+        one_by_one_(draw_below(2) == 0) {}
 
   Task<Result<void>> deliver(const std::vector<std::string>& messages, size_t& delivered) override {
     const size_t step = one_by_one_ ? 1 : messages.size();
+    const Term term{.deliverer = number_, .number = term_ ? term_() : 0};
     for (size_t at = 0; at < messages.size(); at += step) {
       if (!inbox_.calm && draw_below(20) == 0) sleep_for(static_cast<int64_t>(draw_below(2'000'000)) * 1000);
       const uint64_t fate = inbox_.calm ? 99 : draw_below(24);
       if (fate == 0) co_return fail(Errc::service_unavailable, "simulated: the target is down");
       if (fate == 1) co_return fail(Errc::invalid_request, "simulated: the target refuses");
+      const int64_t asked_ns = Scheduler::get().steady_ns();
       VB_CO_TRY(may_send());
+      // Unless it was frozen since it asked, the answer still holds.
+      if (term.number != 0 && Scheduler::get().steady_ns() - asked_ns < frozen_ns) inbox_.begins(term);
       for (size_t i = at; i < at + step; ++i) {
         if (fate == 2 && draw_below(2) == 0) break;  // the connection ends in the middle
         inbox_.take(messages[i], values_);
@@ -79,8 +106,12 @@ class ModelTarget final : public events::Target {
   }
 
  private:
+  static constexpr int64_t frozen_ns = 1'000'000'000;
+
   Inbox& inbox_;
   const Values& values_;
+  const std::function<uint64_t()> term_;
+  const uint64_t number_;
   const bool one_by_one_;
 };
 
@@ -99,7 +130,8 @@ class Events final : public Scene {
     options.page_max = 1 + draw(30);
     options.on_duty = term(server);
     auto made = events::Delivery::make(
-        *server.store, *part.queues, queue_name, [this] { return std::make_unique<ModelTarget>(inbox_, values()); },
+        *server.store, *part.queues, queue_name,
+        [this, on_duty = options.on_duty] { return std::make_unique<ModelTarget>(inbox_, values(), on_duty); },
         options);
     part.delivery = std::move(*made);
     if (const auto loaded = part.delivery->load(); !loaded && !befell()) {
@@ -159,6 +191,7 @@ class Events final : public Scene {
   struct Key {
     Register<uint32_t> is{};
     std::vector<Change> changes{};  // since it was last judged
+    std::string modified{};         // as a listing shows it, since it was last removed
   };
 
   void change(Loop& loop, size_t at, uint32_t value) {
@@ -168,12 +201,23 @@ class Events final : public Scene {
     key.is.begin({value});
     const Reply reply = value == 0 ? ask(loop, "DELETE", target) : ask(loop, "PUT", target, {}, values().bytes(value));
     const bool done = reply.ok();
+    if (value == 0) key.modified.clear();
+    if (done && value != 0 && draw(2) == 0) judge_time(loop, at);
     // Of a removal of nothing there is none.
     if (value != 0 || !was_gone) key.changes.push_back({value, done && (value != 0 || was_there)});
     if (done) return key.is.done(value);
     // The queue of its events may be full, for the target takes none.
     if (reply.body.find("events is full") == std::string::npos) note_failure("a change", reply);
     key.is.unknown(settled());
+  }
+
+  // Of a key that this client has just put, and no other one changes. A listing's times have one length.
+  void judge_time(Loop& loop, size_t at) {
+    const std::string modified =
+        ask(loop, "GET", fmt::format("/told?list-type=2&prefix=e{}", at)).element("LastModified");
+    std::string& before = keys_[at].modified;
+    if (!modified.empty() && modified < before) fail_with(fmt::format("e{}: put at {} after {}", at, modified, before));
+    before = modified;
   }
 
   bool is_empty(Loop& loop) {

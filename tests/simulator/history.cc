@@ -42,7 +42,11 @@ std::string told(const Operation& operation, const Model& model) {
   if (operation.bypass) text += " bypass";
   if (!operation.seen.empty()) text += fmt::format(" -> {}", operation.seen);
   if (operation.seen_with) text += " with" + told(*operation.seen_with);
-  return text + " " + (operation.answered() ? outcomes[static_cast<size_t>(operation.outcome)] : "no answer") + "\n";
+  return text + " " +
+         (operation.unsure       ? "unsure"
+          : operation.answered() ? outcomes[static_cast<size_t>(operation.outcome)]
+                                 : "no answer") +
+         "\n";
 }
 
 std::string told(const State& state, const Model& model) {
@@ -142,8 +146,12 @@ void History::explore(uint64_t done, const State& state, Seen& seen, std::set<St
 }
 
 bool History::may_be_next(uint64_t done, size_t index) const {
+  const Operation& next = segment_[index];
   for (size_t i = 0; i < segment_.size(); ++i) {
-    if ((done >> i & 1) == 0 && segment_[i].end < segment_[index].begin) return false;
+    const Operation& other = segment_[i];
+    const bool is_done = (done >> i & 1) != 0;
+    if (!is_done && !other.unsure && other.end < next.begin) return false;
+    if (is_done && next.unsure && next.end < other.begin) return false;
   }
   return true;
 }

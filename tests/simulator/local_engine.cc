@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
 #include "simulator/scheduler.h"
+#include "store/hot_store.h"
 #include "store/local/fsck.h"
 #include "store/local/local_store.h"
 
@@ -18,12 +20,28 @@ using Fault = FaultyFileSystem::Fault;
 
 uint64_t draw(uint64_t below) { return Scheduler::get().random() % below; }
 
+// Whether all that is wrong is objects of the bucket with `memory` durability that lost their bytes in a crash: the
+// scene of that bucket judges which may have.
+bool is_of_memory_alone(const store::local::FsckReport& report) {
+  const auto is_of_it = [](const auto& loss) { return loss.name.starts_with("quick/"); };
+  return report.index.empty() && report.refusals.empty() && report.lost.size() == report.lost_count &&
+         std::ranges::all_of(report.lost, is_of_it);
+}
+
 }  // namespace
+
+Result<std::unique_ptr<store::Store>> LocalEngine::open(size_t /*server*/, memory::Arena& arena, BlockingPool& pool,
+                                                        std::string& trouble) {
+  auto opened = open_below(arena, pool, trouble);
+  if (!opened || !hot_) return opened;
+  under_ = std::move(*opened);
+  return std::make_unique<store::HotStore>(*under_, store::HotStore::Options{.arena = &arena, .capacity = 8 * MiB});
+}
 
 // Where a fault falls into a start, that start may fail, and the next one must not; nor may one that it came through
 // leave anything behind that the next one stumbles over.
-Result<std::unique_ptr<store::Store>> LocalEngine::open(size_t /*server*/, memory::Arena& arena, BlockingPool& pool,
-                                                        std::string& trouble) {
+Result<std::unique_ptr<store::Store>> LocalEngine::open_below(memory::Arena& arena, BlockingPool& pool,
+                                                              std::string& trouble) {
   while (std::exchange(start_fails_, false)) {
     constexpr std::array faults{Fault::crash, Fault::crash, Fault::crash, Fault::io_error, Fault::no_space};
     constexpr std::array<uint64_t, 4> operations{4, 16, 60, 250};
@@ -163,11 +181,10 @@ uint64_t LocalEngine::allocated() {
 std::string LocalEngine::check() {
   auto report = store::local::fsck({.directory = "/store", .fs = &disk_});
   if (!report) return "fsck: " + describe(report.error());
-  if (!report->damaged() && !was_orderly_) return {};
-  if (!report->damaged() && report->orphan_extents == 0 && (has_kept_ || allocated() <= report->extent_bytes)) {
-    return {};
-  }
-  if (!report->damaged()) {
+  const bool damaged = report->damaged() && !is_of_memory_alone(*report);
+  if (!damaged && !was_orderly_) return {};
+  if (!damaged && report->orphan_extents == 0 && (has_kept_ || allocated() <= report->extent_bytes)) return {};
+  if (!damaged) {
     return fmt::format(
         "after an orderly end {} extents of {} bytes have no owner, and the volumes have {} bytes for {}",
         report->orphan_extents, report->orphan_bytes, allocated(), report->extent_bytes);

@@ -8,11 +8,14 @@ namespace verbena::simulator {
 
 class LocalEngine final : public Engine {
  public:
+  // `hot`: with a hot tier before it.
+  explicit LocalEngine(bool hot) : hot_(hot) {}
   Result<std::unique_ptr<store::Store>> open(size_t server, memory::Arena& arena, BlockingPool& pool,
                                              std::string& trouble) override;
   void begin_round() override;
   std::string fate() const override;
   bool befell() const override { return damaged_ || is_full_ || faulty_.fault_happened() || disk_.read_failed(); }
+  void left(size_t /*server*/) override { under_.reset(); }
   bool end_round() override;
   bool stopped(size_t /*server*/) const override { return end_ == End::crash && befell(); }
   bool ends_soon() const override { return befell() && !is_full_; }
@@ -27,6 +30,7 @@ class LocalEngine final : public Engine {
  private:
   enum class End : uint8_t { orderly, crash, no_space, write_error, read_errors, full };
 
+  Result<std::unique_ptr<store::Store>> open_below(memory::Arena& arena, BlockingPool& pool, std::string& trouble);
   Result<std::unique_ptr<store::Store>> open_once(memory::Arena& arena, BlockingPool& pool, std::string& trouble);
   void fail_write();
   void lose_power();
@@ -34,6 +38,8 @@ class LocalEngine final : public Engine {
   void damage_page(const std::filesystem::path& folder);
   uint64_t allocated();  // bytes of the volumes' files
 
+  const bool hot_;
+  std::unique_ptr<store::Store> under_;  // the hot tier
   store::local::FaultyFileSystem faulty_;
   Disk disk_{faulty_};
   End end_ = End::orderly;

@@ -72,7 +72,9 @@ struct Operation {
   std::optional<Version> seen_with{};        // what was told of tag and locks
   uint64_t begin = 0, end = UINT64_MAX;      // in the order of all calls and answers; UINT64_MAX: no answer
   int64_t begin_ns = 0, end_ns = INT64_MAX;  // of the wall clock: not earlier, not later, answered or not
-  bool answered() const { return end != UINT64_MAX; }
+  int64_t called_ns = 0;                     // of the steady clock
+  bool unsure = false;                       // the answer does not say whether it has happened; it does not after `end`
+  bool answered() const { return end != UINT64_MAX && !unsure; }
 };
 
 class Model {

@@ -5,8 +5,8 @@
 
 namespace verbena::simulator {
 
-std::string Plan::command() const {
-  std::string text = fmt::format("./dev simulate --seed {} --operations {}", seed, operations);
+std::string Plan::arguments() const {
+  std::string text = fmt::format("--seed {} --operations {}", seed, operations);
   if (engine != Plan{}.engine) text += " --engine " + engine;
   if (native) text += " --native";
   if (clients != Plan{}.clients) text += fmt::format(" --clients {}", clients);
@@ -23,14 +23,14 @@ const std::vector<std::string>& parts() {
 
 const std::vector<std::string>& scene_names() {
   static const std::vector<std::string> all{"keys",        "races",   "quotas",  "buckets", "events",
-                                            "suspensions", "lasting", "bounded", "blocks"};
+                                            "suspensions", "lasting", "bounded", "memory",  "blocks"};
   return all;
 }
 
 std::vector<Plan> kinds() {
   const std::vector<std::string> scenes{"keys", "races", "quotas", "buckets", "events", "suspensions", "lasting"};
   std::vector<std::string> of_local = scenes;
-  of_local.emplace_back("bounded");  // over RADOS a bound is refused
+  of_local.insert(of_local.end(), {"bounded", "memory"});  // over RADOS a bound is refused, and all is durable
   return {{.operations = 2000},
           {.operations = 1000, .scenes = of_local},
           {.operations = 1000, .engine = "rados"},

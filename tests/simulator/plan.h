@@ -22,7 +22,8 @@ struct Plan {
 
   bool has(const std::string& part) const { return std::ranges::find(without, part) == without.end(); }
   bool has_scene(const std::string& name) const { return std::ranges::find(scenes, name) != scenes.end(); }
-  std::string command() const;  // that runs it
+  std::string arguments() const;  // of the simulator
+  std::string command() const { return "./dev simulate " + arguments(); }
 };
 
 // What a world may be without: its buckets, what befalls it, its lifecycle.

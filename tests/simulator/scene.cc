@@ -85,7 +85,7 @@ std::vector<std::unique_ptr<Scene>> make_scenes(World& world, const Plan& plan) 
   const std::pair<const char*, Make> known[] = {
       {"keys", make_customer_keys}, {"races", make_upload_races}, {"quotas", make_quotas},
       {"buckets", make_buckets},    {"events", make_events},      {"suspensions", make_suspensions},
-      {"lasting", make_lasting},    {"bounded", make_bounded},
+      {"lasting", make_lasting},    {"bounded", make_bounded},    {"memory", make_memory_bucket},
   };
   std::vector<std::unique_ptr<Scene>> made;
   for (const auto& [name, make] : known) {

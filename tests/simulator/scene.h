@@ -75,5 +75,6 @@ std::unique_ptr<Scene> make_upload_races(World& world);
 std::unique_ptr<Scene> make_quotas(World& world);
 std::unique_ptr<Scene> make_lasting(World& world);
 std::unique_ptr<Scene> make_bounded(World& world);
+std::unique_ptr<Scene> make_memory_bucket(World& world);
 
 }  // namespace verbena::simulator

@@ -90,11 +90,7 @@ bool World::run() {
   for (auto& server : servers_) close(server);
   if (decays_) forget_calls();
   if (failure_.empty() && damaged && engine_->damage()) last_act();
-  for (const auto& server : servers_) {
-    if (!server) continue;
-    for (const auto& scene : scenes_) scene->closes(*server);
-  }
-  servers_.clear();
+  for (auto& server : servers_) close(server);
   return failure_.empty();
 }
 
@@ -456,6 +452,7 @@ Operation& World::begin(Bucket& bucket, Operation operation) {
   ++clock_;
   operation.begin = ++order_;
   operation.begin_ns = earliest_ns();
+  operation.called_ns = Scheduler::get().steady_ns();
   Operation& under_way = bucket.history.begin(std::move(operation));
   if (native_) native_->began(under_way);
   return under_way;
@@ -503,7 +500,7 @@ void World::answer_error(Bucket& bucket, Operation& operation, const Error& erro
         fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
         error == Errc::slow_down ? "slow_down" : describe(error));
   }
-  unsettled(bucket, operation);
+  unsettled(bucket, operation, is_barred(operation, error == Errc::service_unavailable, describe(error)));
 }
 
 void World::answer_error(Bucket& bucket, Operation& operation, const Reply& reply) {
@@ -512,11 +509,25 @@ void World::answer_error(Bucket& bucket, Operation& operation, const Reply& repl
         fmt::format("{}: operation {} of value {}", bucket.name, static_cast<int>(operation.kind), operation.value),
         reply.code == "SlowDown" ? reply.code : reply.body);
   }
-  unsettled(bucket, operation);
+  unsettled(bucket, operation, is_barred(operation, reply.code == "ServiceUnavailable", reply.body));
+}
+
+// Over Ceph: whether the server has seen to it that the change does not happen after its answer. It tries that for a
+// minute, and then answers all the same. A rename between two tablets is ended by others.
+bool World::is_barred(const Operation& operation, bool unavailable, std::string_view text) const {
+  constexpr int64_t tried_ns = 60 * second_ns;
+  return engine_->shared() && unavailable && operation.kind != Operation::Kind::rename &&
+         text.find("did not say whether the change was made") != std::string_view::npos &&
+         Scheduler::get().steady_ns() - operation.called_ns < tried_ns;
 }
 
 // It may still happen, for a while.
-void World::unsettled(Bucket& bucket, Operation& operation) {
+void World::unsettled(Bucket& bucket, Operation& operation, bool is_barred) {
+  if (is_barred) {
+    operation.unsure = true;
+    operation.end = std::min(operation.end, ++order_);
+    return close(bucket, operation, 254);
+  }
   if (engine_->errors_pend()) {
     ++bucket.unsettled;
     return;

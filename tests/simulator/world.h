@@ -167,7 +167,8 @@ class World {
   void answer_error(Bucket& bucket, Operation& operation, const Error& error);
   void answer_error(Bucket& bucket, Operation& operation, const Reply& reply);
   void close(Bucket& bucket, Operation& operation, uint64_t noted);
-  void unsettled(Bucket& bucket, Operation& operation);
+  void unsettled(Bucket& bucket, Operation& operation, bool is_barred);
+  bool is_barred(const Operation& operation, bool unavailable, std::string_view text) const;
   // While nothing has befallen the server a call does not fail, except for a full queue.
   void note_failure(std::string_view what, std::string_view code);
   // Of a change of a key.
