@@ -58,7 +58,7 @@ struct Config {
   std::chrono::seconds lifecycle_day{86'400};     // the length of a day in lifecycle rules
   std::optional<uint64_t> keep_free;              // freed bytes that volumes keep for reuse; unset: by the disk's size
   std::string device;                             // block device that has the volumes; empty: the data directory
-  std::string pmem;                               // a folder on persistent memory, for the log of small objects
+  std::string pmem;                               // a folder or node of persistent memory, for small objects
   bool accept_data_loss = false;                  // start with the readable part of a damaged store
   std::string access_log = "off";                 // "off", "-" (standard output) or a file
   uint64_t access_log_size_max = 64 * MiB;        // a longer file is rotated; 0: never

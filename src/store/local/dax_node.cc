@@ -132,7 +132,7 @@ Result<OpenNode> open_node(const std::filesystem::path& path, bool locked, std::
   return open;
 }
 
-// The bytes [begin, begin + size) of the node. It has them.
+// The bytes [begin, begin + size) of the node, which has them. The mapping takes over what is open.
 Result<std::unique_ptr<MappedMemory>> map_node(OpenNode& open, uint64_t begin, uint64_t size, std::string& trouble) {
   const uint64_t length = open.mapped(begin + size);
   void* const at = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, open.node.get(), 0);
@@ -166,7 +166,6 @@ Result<uint64_t> log_size_in(const PersistentMemory& node, const OpenNode& open,
   return top.log_size;
 }
 
-// The mapping takes what is open over.
 Result<uint64_t> read_top(const std::filesystem::path& path, DaxFacts& facts, std::string& trouble) {
   VB_ASSIGN(OpenNode open, open_node(path, /*locked=*/false, trouble));
   facts = open.facts;
