@@ -360,7 +360,8 @@ def write_gets(path, arguments):
     lines = [GETS[0], "## GETs beside nginx and memcpy", "",
              f"Written by `./dev bench gets`: {info['machine']}; {info['system']}; nginx {info['nginx'].removeprefix('nginx/')}; commit "
              f"{info['commit']}; load average at the start {info['load']}, at the end {os.getloadavg()[0]:.1f}; {arguments.rounds} rounds, "
-             f"{each}. Client and server share the machine. The certificate of both servers is of ECDSA over P-256.", "",
+             f"{each}. Client and server share the machine. The certificate of both servers is of ECDSA over P-256."
+             + (" The CPU for a request is comparable on a busy machine, a throughput is not." if arguments.parts else ""), "",
              *budgets.table(rounds, measured_alone=True), "", GETS[1], ""]
     path.write_text(merged(path.read_text(encoding="utf-8"), "\n".join(lines), GETS), encoding="utf-8")
     print("\n".join(lines[4:-2]))
