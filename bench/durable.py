@@ -40,7 +40,9 @@ PUTS = [("PUT 4 KiB", "http", 4 * KIB, 16, None),
         ("PUT 16 MiB, unsigned payload", "unsigned", 16 * MIB, 4, 0.8),
         ("native PUT 64 KiB", "native", 64 * KIB, 16, 0.8)]
 EARLIER_4K = (11_400, 13_700)  # PUTs of 4 KiB a second before free space was kept, of another hour: twice that is wanted
-EARLIER = ("<!-- an earlier run -->", "<!-- end of it -->")  # a section that stays when the page is written anew
+# Sections that stay when the page is written anew: why rows are missed, of the commit that it names, and a run.
+CAUSES = ("<!-- causes -->", "<!-- end of causes -->")
+EARLIER = ("<!-- an earlier run -->", "<!-- end of it -->")
 KEYS, STEADY_CALLERS = 1008, 16  # of the row that overwrites the same keys for minutes
 FILES, FILE_SIZE = 4, 256 * MIB  # of fio: as long as the volumes that are made ahead
 COUNTED_PUTS = 10_000
@@ -192,7 +194,9 @@ def steadiness(folder, minutes, minute_s=60):
             time.sleep(0.2)
         marks = [puts.commits()]
         for _ in range(minutes):
-            time.sleep(minute_s)
+            time.sleep(minute_s if thread.is_alive() else 0)
+            if not thread.is_alive() and len(marks) < minutes:
+                sys.exit("durable: the load that overwrites the same keys ended early")
             marks.append(puts.commits())
         thread.join()
     each = [after - before for before, after in zip(marks, marks[1:])]
@@ -221,35 +225,10 @@ def counts_table(folder, seconds):
     return durable_counts.table([(f"{size // KIB} KiB, {way}", found[way, size]) for size in COUNTED for way in WAYS]), named
 
 
-# What the figures were found to be bound by, and how; each with its own measurement, for a page that is written anew.
-CAUSES = """\
-- **PUT 64 KiB, and native.** The processors. Server and callers share two, and both are full: at 6,130 PUTs a second (table of
-  the quieter machine) the server's 194 us each, some 86 of them MD5 (11,600 of these bodies a second and core), are 1.2
-  processors, and the callers, who hash and send the bodies, have the rest. The disk has room: fio writes three to eight times as
-  many. A server on a machine of its own was not measured.
-- **Server CPU, 64 KiB.** `perf record -e cpu-clock` of the server under 16 callers, at the code of 67a22180: 40 % of its time is
-  in the kernel: 14 % in `fdatasync` (3 % of it the flush of the device), 8 % switches tasks, 6 % `epoll_wait`, 4 % futexes, 4 %
-  io_uring, 3 % each sending and receiving. 35 % is Verbena's own with its hashes, 13 % RocksDB, 9 % the C library. The journal is
-  gone: no transaction of 10,000 PUTs where freed space is kept, 0.309 a PUT where it is given back, and `fallocate` with it.
-- **PUT 4 KiB.** The processors, too: they are full, and there is no volume to sync.
-- **PUT 1 MiB.** The same `perf` under 4 callers: 36 % of the server's CPU is MD5, three fifths of that by one body at a time,
-  because four callers seldom have others to go beside; 27 % is the kernel, 7 % of the whole `fdatasync`, 5 % receiving.
-- **One caller, 4 KiB.** The yardstick is one thread that writes and flushes. A PUT makes one write and one flush as well (1.02
-  `pwrite64`, 1.00 `fdatasync`), and beside them 6.2 task switches of the server, 5.8 futex calls and 15.7 of `epoll_wait`,
-  counted over 1,500 PUTs: from the caller to the core, to the thread of the commits, to the core, to the caller, each of which may
-  wake a processor that sleeps.
-
-Tried and left out: a synchronous write to the log (`pwritev2` with `RWF_DSYNC`) in place of a write and `fdatasync`: one
-writer, 4 KiB over zeros, medians of six turns of 300 each took 2,236 us against 2,568 through the page cache, and 3,842 us
-against 3,183 past it, on a disk that was busy, with turns from half of that to one and a half times: no difference that can be
-told. The disk has no FUA (`/sys/block/vda/queue/fua` is 0), so it is the same flush. One flush for volume and log would be
-unsound (`src/store/local/README.md`). Not tried: judging and committing on the core itself, which would take hand-overs away."""
-
-
 def document(options, tables, took):
     info = report.machine()
     fio_version = subprocess.run(["fio", "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    lines = ["# Durable writes", "", "Written by `./dev bench durable --page`, but for the causes, which name how they were found, and the earlier run.", "",
+    lines = ["# Durable writes", "", "Written by `./dev bench durable --page`, but for the causes and the earlier run, which name their commits.", "",
              f"- Machine: {info['machine']}; {info['system']}; load at the end {info['load']}, "
              f"{options.load} while the rates were measured",
              f"- Verbena at {info['commit']}, {fio_version}; {options.rounds} rounds of {options.seconds:g} s a row, "
@@ -265,7 +244,7 @@ def document(options, tables, took):
              f"Of {COUNTED_PUTS:,} PUTs of 16 callers, on {tables[3]}. *Kept*: in steady state, freed space is used again in place. *Given",
              "back*: `data.keep_free: 0`, the way before, in which freed space is punched and each PUT appends. System calls are counted in",
              "a run of their own, because strace slows the server.", "",
-             tables[2], "", "## What bounds the rows that are missed", "", CAUSES, "", EARLIER[0], "", EARLIER[1], ""]
+             tables[2], ""]
     return report.wrap_prose.paragraphs("\n".join(lines))
 
 
@@ -307,9 +286,12 @@ def main():
     print("\n\n".join(tables))
     if options.page and not options.counts:
         page = ROOT / "docs" / "performance-durable.md"
-        earlier = report.section_of(page.read_text(encoding="utf-8"), EARLIER)
+        before = page.read_text(encoding="utf-8") if page.exists() else ""
         text = document(options, tables, time.monotonic() - began)
-        page.write_text(report.merged(text, earlier, EARLIER) if earlier else text, encoding="utf-8")
+        for marks in (CAUSES, EARLIER):
+            if section := report.section_of(before, marks):
+                text = report.merged(text, section, marks)
+        page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

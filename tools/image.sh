@@ -32,7 +32,7 @@ buildah config --user 65532:65532 --entrypoint '["/usr/bin/verbena"]' --cmd 'ser
   --env PATH=/usr/bin:/bin --env VERBENA_HTTP_ADDRESS=0.0.0.0 --env VERBENA_RDMA_ADDRESS=0.0.0.0 --env VERBENA_ADMIN_ADDRESS=0.0.0.0 \
   --port 9000 --port 9001 --port 9100 --volume /data --stop-signal SIGTERM --workingdir / \
   --label org.opencontainers.image.title=verbena --label org.opencontainers.image.version="$version" \
-  --label org.opencontainers.image.licenses=Apache-2.0 "$container"
+  --label org.opencontainers.image.licenses="Apache-2.0 AND BSD-3-Clause AND BSD-2-Clause" "$container"
 archive() {  # FORMAT TRANSPORT NAME
   local id
   id=$(buildah commit --quiet --format "$1" --timestamp "$SOURCE_DATE_EPOCH" "$container")

@@ -96,6 +96,8 @@ def main():
         packages.append(package("libfabric", "2.1.0", licenseDeclared="BSD-2-Clause OR GPL-2.0-only", downloadLocation="https://deb.debian.org/debian/pool/main/libf/libfabric/",
                                 comment="Debian 13's source with tools/libfabric-tcp-checks.patch, in libverbena0's private folder"))
         relations.append((spdx_id("libfabric"), "CONTAINED_BY", spdx_id("libverbena0")))
+    if any("IPSEC_MB_HAS_VAES:INTERNAL=1" in cache.read_text() for cache in tree.glob("obj*/CMakeCache.txt")):
+        relations += [(spdx_id(name), "STATIC_LINK", spdx_id("libipsec-mb-dev")) for name in ("verbena", "libverbena0")]
     names = {p["SPDXID"] for p in packages}
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"])))
     digest = hashlib.sha256("".join(sorted(sha256(p) for p in [tarball, *debs])).encode()).hexdigest()

@@ -3,7 +3,7 @@ import re
 import tomllib
 
 SEAMS = {
-    "clock": r"\b(?:steady|system|high_resolution)_clock::now\(|\bclock_gettime\(|\bgettimeofday\(|(?<![\w.>])time\((?:nullptr|NULL|0)?\)",
+    "clock": r"\b(?:steady|system|high_resolution)_clock::now\(|\busing \w+ = std::chrono::(?:steady|system|high_resolution)_clock;|\bclock_gettime\(|\bgettimeofday\(|(?<![\w.>])time\((?:nullptr|NULL|0)?\)",
     "cycles": r"\b\w*rdtscp?\b|\bcntvct_el0\b",
     "randomness": r"\brandom_device\b|\bget(?:random|entropy)\(|\b(?:arc4random\w*|drand48|rand|srand|srandom|RAND_bytes|RAND_priv_bytes)\(|::random\(\)",
     "timer": r"\b(?:timerfd|timer)_create\(|\bsetitimer\(|\balarm\(",

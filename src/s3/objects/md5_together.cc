@@ -17,9 +17,9 @@ namespace {
 // How long a core may compute before it looks at its other work: as for one body that is just too small for a helper.
 constexpr size_t bytes_max = 1 * MiB;
 // Turns of the loop that a batch waits for another call: a request whose bytes have arrived needs as many, from the
-// look at its socket on. And turns in all, for a loop that always has something else to do. A call that was alone makes
-// the next one wait for one turn only: others that are ready come in it.
-constexpr int turns_without = 3, turns_max = 32;
+// look at its socket on. A call that was alone makes the next one wait for one turn only: others that are ready come in
+// it.
+constexpr int turns_without = 3;
 
 using Handler = boost::asio::any_completion_handler<void()>;
 
@@ -49,8 +49,8 @@ class Batch : public std::enable_shared_from_this<Batch> {
   std::vector<Md5::More> list_;
   std::vector<Handler> handlers_;  // one for each
   size_t bytes_ = 0;
-  size_t had_ = 1;  // calls, at the last turn
-  int turns_ = 0, without_ = 0;
+  size_t had_ = 1;   // calls, at the last turn
+  int without_ = 0;  // turns, one behind the other, that brought none
 };
 
 struct OfThread {
@@ -65,7 +65,7 @@ OfThread& of_thread() {
 void Batch::turn() {
   without_ = std::exchange(had_, list_.size()) == list_.size() ? without_ + 1 : 0;
   const int patience = of_thread().was_alone && list_.size() == 1 ? 1 : turns_without;
-  const bool waits = without_ < patience && ++turns_ < turns_max && list_.size() < Md5::lanes_max;
+  const bool waits = without_ < patience && list_.size() < Md5::lanes_max;
   if (waits) return compute_soon();
   compute();
 }

@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "s3/access/bound.h"
 #include "s3/service.h"
 #include "s3/workers/bound_load.h"
@@ -44,7 +45,7 @@ class BoundsWorker {
   struct Batch;
   Task<> loop();
   Task<> pass();
-  using Clock = std::chrono::steady_clock;
+  using Clock = SteadyClock;
   struct Turn {  // of one bucket
     Clock::time_point paused_until{}, not_loaded_before{};
     Clock::duration pause{};  // zero: the last evictions were not all refused

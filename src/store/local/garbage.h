@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "store/local/cooling.h"
 #include "store/local/index.h"
 #include "store/local/pins.h"
@@ -65,7 +66,7 @@ class Garbage {
   void unpin(uint64_t blob);
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = SteadyClock;
   static constexpr auto write_behind_every = std::chrono::seconds(1);
   // After collecting blobs the thread rests so long, unless many wait: blobs that commits replace one group after the
   // other are collected together, with one wake of the thread and one batch for all.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/local/aligned_bytes.h"
@@ -12,7 +13,7 @@
 namespace verbena::store::local {
 namespace {
 
-using SteadyTime = std::chrono::steady_clock;
+using SteadyTime = SteadyClock;
 
 constexpr size_t zeros_size = 1 * MiB;  // written in one call
 constexpr uint64_t smallest = 1 * MiB;  // no volume is made for less
