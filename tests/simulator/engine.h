@@ -49,6 +49,8 @@ class Engine {
   virtual bool ends_soon() const { return false; }
   // Whether what a failed call began may come back until the server has gone.
   virtual bool errors_pend() const { return false; }
+  // Whether a sync may have failed in an earlier round: what that was to write is read until the power goes.
+  virtual bool failed_to_sync() const { return false; }
   // Whether clocks may jump, and the process stand still.
   virtual bool may_be_disturbed() const { return false; }
   // No server has it open: rot, writes that went elsewhere. From then on calls may fail, but never lie. False: none.

@@ -20,14 +20,6 @@ using Fault = FaultyFileSystem::Fault;
 
 uint64_t draw(uint64_t below) { return Scheduler::get().random() % below; }
 
-// Whether all that is wrong is objects of the bucket with `memory` durability that lost their bytes in a crash: the
-// scene of that bucket judges which may have.
-bool is_of_memory_alone(const store::local::FsckReport& report) {
-  const auto is_of_it = [](const auto& loss) { return loss.name.starts_with("quick/"); };
-  return report.index.empty() && report.refusals.empty() && report.lost.size() == report.lost_count &&
-         std::ranges::all_of(report.lost, is_of_it);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<store::Store>> LocalEngine::open(size_t /*server*/, memory::Arena& arena, BlockingPool& pool,
@@ -108,6 +100,8 @@ std::string LocalEngine::fate() const {
 bool LocalEngine::end_round() {
   has_kept_ = std::exchange(kept_before_, keeps_free_) || keeps_free_;
   was_orderly_ = end_ == End::orderly;
+  may_have_lost_ = befell() || failed_to_sync_;
+  failed_to_sync_ = failed_to_sync_ || (end_ == End::write_error && befell());
   if (std::exchange(is_full_, false)) faulty_.set_capacity(1 * TiB);
   if (loses_power_) lose_power();
   faulty_.fail_at(UINT64_MAX, Fault::none);
@@ -120,6 +114,7 @@ void LocalEngine::lose_power() {
   using Loss = FaultyFileSystem::Loss;
   const Loss loss = std::array{Loss::nothing, Loss::unsynced, Loss::torn}[draw(3)];
   faulty_.crash(loss, Scheduler::get().random());
+  failed_to_sync_ = failed_to_sync_ && loss == Loss::nothing;
 }
 
 bool LocalEngine::damage() {
@@ -178,10 +173,22 @@ uint64_t LocalEngine::allocated() {
   return bytes;
 }
 
+// Whether all that is wrong is objects of the bucket with `memory` durability whose bytes a fault took, in the last
+// round or in one before: the scene of that bucket judges which it may have.
+bool LocalEngine::is_excused(const store::local::FsckReport& report) {
+  std::set<std::string> lost;
+  for (const auto& loss : report.lost) {
+    if (!loss.name.starts_with("quick/") || (!may_have_lost_ && !lost_of_memory_.contains(loss.name))) return false;
+    lost.insert(loss.name);
+  }
+  lost_of_memory_ = std::move(lost);
+  return report.index.empty() && report.refusals.empty() && report.lost.size() == report.lost_count;
+}
+
 std::string LocalEngine::check() {
   auto report = store::local::fsck({.directory = "/store", .fs = &disk_});
   if (!report) return "fsck: " + describe(report.error());
-  const bool damaged = report->damaged() && !is_of_memory_alone(*report);
+  const bool damaged = !is_excused(*report) && report->damaged();
   if (!damaged && !was_orderly_) return {};
   if (!damaged && report->orphan_extents == 0 && (has_kept_ || allocated() <= report->extent_bytes)) return {};
   if (!damaged) {

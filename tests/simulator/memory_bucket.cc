@@ -1,5 +1,6 @@
-// A bucket with `memory` durability: while the server runs its keys are as acknowledged; the end of a server, by a
-// crash or not, may take back what changed a key in the last moments before it, and no more (docs/reliability.md).
+// A bucket with `memory` durability: while the server runs its keys are as acknowledged. The end of a server that met a
+// fault may take back what changed a key in the last moments before that, and since; an orderly end takes nothing
+// (docs/reliability.md, src/store/local/README.md).
 #include <fmt/format.h>
 
 #include <array>
@@ -34,7 +35,14 @@ class MemoryBucket final : public Scene {
     if (choice < 18) return get(loop, key);
     list(loop);
   }
-  void closes(World::Server& /*server*/) override { fall(); }
+  // Not before: a fault may befall the stop.
+  void gone(size_t /*server*/) override {
+    look_whether_it_fell();
+    for (Key& key : keys_) {
+      if (fell_ns_ != 0) widen(key);  // an orderly end loses nothing
+      if (failed_to_sync()) key.is.add({broken});
+    }
+  }
   void crash() override {
     for (Key& key : keys_) {
       key.is.release();
@@ -59,17 +67,12 @@ class MemoryBucket final : public Scene {
   };
   static std::string target(size_t key) { return fmt::format("/quick/q{}", key); }
 
-  // From now on what was acknowledged may be lost, also what is acknowledged after this.
-  void fall() {
-    if (fell_ns_ != 0) return;
-    fell_ns_ = Scheduler::get().steady_ns();
-    for (Key& key : keys_) widen(key);
-  }
+  // What was acknowledged in the last moments before this, or is from now on, may be lost with the server's end. Until
+  // then it is read: the disk may take nothing, and the server has it in memory.
   void look_whether_it_fell() {
-    if (befell()) fall();
+    if (fell_ns_ == 0 && befell()) fell_ns_ = Scheduler::get().steady_ns();
   }
-  void widen(Key& key) {
-    if (fell_ns_ == 0) return;
+  void widen(Key& key) const {
     std::vector<uint32_t> more;
     for (const Before& before : key.before) {
       if (before.until_ns >= fell_ns_ - lost_most_ns) more.push_back(before.value);
@@ -84,29 +87,29 @@ class MemoryBucket final : public Scene {
     constexpr std::array<size_t, 3> sizes{8, 3000, 40'000};
     const uint32_t value = values().add(sizes[draw(sizes.size())]);
     Key& key = keys_[at];
-    if (key.is.busy()) return;  // since the value was made
+    look_whether_it_fell();
+    if (key.is.busy()) return;  // from here to begin() no other client has its turn
     s3::Headers headers;
     if (if_absent) headers.emplace_back("if-none-match", "*");
     const bool was_there = !key.is.may_be().contains(0), was_gone = key.is.may_be() == std::set<uint32_t>{0};
     begin(key, value);
     const Reply reply = ask(loop, "PUT", target(at), headers, values().bytes(value));
     end(key, value, "a put", reply);
-    if (!if_absent || befell() || fell_ns_ != 0) return;
+    if (!if_absent) return;
     if (reply.ok() && was_there) fail_with(fmt::format("q{}: put if absent over what is there", at));
     if (reply.status == 412 && was_gone) fail_with(fmt::format("q{}: there is nothing, and a put if absent fails", at));
   }
   void remove(Loop& loop, size_t at) {
     Key& key = keys_[at];
+    look_whether_it_fell();
     if (key.is.busy()) return;
     begin(key, 0);
     end(key, 0, "a removal", ask(loop, "DELETE", target(at)));
   }
 
   void begin(Key& key, uint32_t value) {
-    look_whether_it_fell();
     for (const uint32_t one : key.is.may_be()) key.before.push_back({one, INT64_MAX});
     key.is.begin({value});
-    widen(key);
   }
   void end(Key& key, uint32_t value, std::string_view what, const Reply& reply) {
     look_whether_it_fell();
@@ -122,7 +125,6 @@ class MemoryBucket final : public Scene {
       note_failure(what, reply);
       key.is.unknown(settled());
     }
-    widen(key);
   }
 
   void get(Loop& loop, size_t at) {

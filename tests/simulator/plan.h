@@ -29,7 +29,8 @@ struct Plan {
 // What a world may be without: its buckets, what befalls it, its lifecycle.
 const std::vector<std::string>& parts();
 const std::vector<std::string>& scene_names();
-// A world of each kind: over each engine, without scenes and with all that it has but `blocks`.
+// Worlds of each kind, two of each: over each engine, without scenes and with all that it has but `blocks`; over the
+// local engine once without `bounded`, for the hot tier.
 std::vector<Plan> kinds();
 
 // Of a world that fails a smaller one that fails, too: without parts, with fewer clients and operations. `fails` runs

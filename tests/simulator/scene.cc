@@ -45,6 +45,8 @@ bool Scene::settled() {
 
 bool Scene::befell() const { return world_.engine_->befell(); }
 
+bool Scene::failed_to_sync() const { return world_.engine_->failed_to_sync(); }
+
 int64_t Scene::latest_ns() { return world_.latest_ns(); }
 
 bool Scene::shared() const { return world_.engine_->shared(); }

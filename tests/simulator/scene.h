@@ -42,7 +42,8 @@ class Scene {
   // After a call without a promise. False: it may happen until the round ends.
   bool settled();
   bool befell() const;
-  int64_t latest_ns();  // World's
+  bool failed_to_sync() const;  // Engine's
+  int64_t latest_ns();          // World's
   // Whether servers share the store: each may know late what others did.
   bool shared() const;
   bool one_moment() const;          // Engine's
