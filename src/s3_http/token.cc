@@ -257,6 +257,10 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
       co_return decline_put(context, token, opened.error());
     }
     if (!opened) co_return std::unexpected(opened.error());
+    // The client has waited for that: nothing was read, so it may send a body as for any other decline.
+    if (SteadyClock::now() >= read_until) {
+      co_return decline_put(context, token, {Errc::rdma_not_supported, 0, "token: its window was not open in time"});
+    }
     window = std::move(*opened);
   }
   EmptySource empty;

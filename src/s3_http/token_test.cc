@@ -65,10 +65,12 @@ class FakeWindows : public rdma::Dialect {
                                                      fabric::Access) override {
     EXPECT_EQ(client.address, "127.0.0.1");
     if (refuse) co_return fail(*refuse, "fake");
+    std::this_thread::sleep_for(open_takes);
     co_return std::make_unique<FakeWindow>(memory_);
   }
   bool serves(rdma::TokenForm form) const override { return form == rdma::TokenForm::ofi1; }
   std::optional<Errc> refuse;
+  std::chrono::milliseconds open_takes{0};
 
  private:
   ClientMemory& memory_;
@@ -219,7 +221,7 @@ TEST_F(Tokens, NothingIsPostedWhenTheTimeIsOver) {
   EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
   EXPECT_EQ(r.body, "data");
   EXPECT_EQ(memory.bytes, "....");
-  EXPECT_EQ(put_token().code, "SlowDown") << "the client has not lost any of it";
+  EXPECT_EQ(put_token().status, 501) << "it can still send a body";
   EXPECT_EQ(memory.operations, 0);
   EXPECT_EQ(call("GET", "/bucket/k").body, "data");
 }
@@ -231,7 +233,21 @@ TEST_F(Tokens, APutHasItsSizeAtTheSlowestRateBesides) {
   EXPECT_EQ(put_token().status, 200);
   EXPECT_TRUE(call("GET", "/bucket/k").body == memory.bytes);
   options.rdma_rate_min = uint64_t{1} << 50;
-  EXPECT_EQ(put_token().code, "SlowDown");
+  EXPECT_EQ(put_token().status, 501);
+}
+
+// The first request after a start registers the arena with a device, which may take longer than a client has.
+TEST_F(Tokens, APutWhoseWindowOpensTooLateIsDeclined) {
+  memory.bytes = "data";
+  options.rdma_deadline = std::chrono::milliseconds(200);
+  windows_.open_takes = std::chrono::milliseconds(150);
+  const Reply r = put_token();
+  EXPECT_EQ(r.status, 501);
+  EXPECT_EQ(r.header("x-amz-rdma-reply"), "501");
+  EXPECT_EQ(r.header("x-verbena-rdma-declined"), "token: its window was not open in time");
+  EXPECT_EQ(r.element("Code"), "RDMANotSupported");
+  EXPECT_EQ(memory.operations, 0);
+  EXPECT_EQ(call("GET", "/bucket/k").status, 404);
 }
 
 TEST_F(Tokens, APutThatWasReadInTimeIsStoredHoweverLongTheStoreTakes) {

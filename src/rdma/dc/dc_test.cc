@@ -25,6 +25,7 @@ using test::descriptor;
 
 constexpr uint32_t target = 0xc1d, remote_key = 0x181c00;
 constexpr std::chrono::milliseconds soon{20}, later{10'000};
+constexpr std::chrono::milliseconds port_is_old{1'100};  // read so long ago, it is read again
 
 class DcDescriptors : public ::testing::Test {
  protected:
@@ -44,7 +45,7 @@ class DcDescriptors : public ::testing::Test {
   void make(const rc::Places::Limits& limits = {.all_max = 4, .account_max = 3, .client_max = 3}) {
     descriptors.reset();
     const auto open = [this] { return Device::open(fabric.verbs(), choice, *arena); };
-    auto made = Descriptors::create(networks, open, {.initiators = limits, .settle = std::chrono::milliseconds(1)});
+    auto made = Descriptors::create(networks, open, {.initiators = limits, .settle = settle});
     ASSERT_TRUE(made);
     descriptors = std::move(*made);
   }
@@ -106,6 +107,7 @@ class DcDescriptors : public ::testing::Test {
   test::Fabric fabric;
   rc::DeviceChoice choice;
   std::vector<std::string> networks = {"127.0.0.0/8"};
+  std::chrono::milliseconds settle{1};
   std::vector<std::byte> memory;
   std::unique_ptr<Descriptors> descriptors;
 };
@@ -188,6 +190,23 @@ TEST_F(DcDescriptors, ALateOperationFailsAndNeverLands) {
   ASSERT_TRUE(again);
   EXPECT_TRUE(write(**again, 'm'));
   EXPECT_TRUE(has('m', 0));
+}
+
+// Its packets may be on the wire when its queue pair is destroyed.
+TEST_F(DcDescriptors, AFailedWriteIsReportedWhenNoPacketOfItCanLandAnyMore) {
+  settle = Descriptors::Options().settle;
+  make();
+  const auto window = open(text());
+  ASSERT_TRUE(window);
+  fabric.holds = true;
+  fabric.lands_late = std::chrono::milliseconds(100);
+  EXPECT_FALSE(write(**window, 'l', 0, soon));
+  EXPECT_EQ(fabric.initiators(), 0u);
+  EXPECT_EQ(fabric.held(), 0u);
+  EXPECT_TRUE(has('l', 0)) << "what had been sent has landed by now";
+  std::ranges::fill(memory, std::byte{'c'});  // the client has its memory back
+  std::this_thread::sleep_for(2 * fabric.lands_late);
+  EXPECT_TRUE(has('c', 0, memory.size()));
 }
 
 // A read that is late must not write into memory that is another's by then.
@@ -287,6 +306,118 @@ TEST_F(DcDescriptors, AClientThatCannotBeReachedIsDeclinedAndAskedForAgainLater)
   EXPECT_EQ(fabric.paths_asked, 1u) << "each would wait for the network";
   fabric.path_error = 0;
   EXPECT_EQ(why(text(memory, remote_key, target, "127.0.0.9")), "served") << "another client";
+}
+
+// The kernel says so of an address that it does not find, whose client chose it.
+TEST_F(DcDescriptors, AnAddressThatTheKernelDoesNotFindIsNoLostDevice) {
+  ASSERT_EQ(why(text()), "served");
+  for (const int error : {ENODEV, ENXIO, EIO, EINVAL}) {
+    SCOPED_TRACE(error);
+    fabric.path_error = error;
+    const size_t read = fabric.ports_read;
+    const std::string address = "127.0.1." + std::to_string(error);
+    EXPECT_EQ(why(text(memory, remote_key, target, address)),
+              "token: its client's address is not reachable by the RDMA device");
+    EXPECT_GT(fabric.ports_read, read) << "the port may have changed";
+    fabric.path_error = 0;
+    EXPECT_EQ(why(text()), "served");
+  }
+  EXPECT_EQ(fabric.devices_opened, 1u);
+}
+
+TEST_F(DcDescriptors, OneClientsFailuresLeaveThePathsOfOthers) {
+  ASSERT_EQ(why(text()), "served");
+  fabric.path_error = ETIMEDOUT;
+  for (int i = 0; i < 300; ++i) {
+    const std::string address = "127.0." + std::to_string(1 + i / 200) + '.' + std::to_string(1 + i % 200);
+    ASSERT_NE(why(text(memory, remote_key, target, address), "mallory", "127.0.0.9"), "served");
+  }
+  const size_t asked = fabric.paths_asked;
+  EXPECT_EQ(why(text()), "served");
+  EXPECT_EQ(fabric.paths_asked, asked);
+}
+
+TEST_F(DcDescriptors, APortThatIsDownIsDeclinedUntilItIsUpAndItsDeviceIsKept) {
+  ASSERT_EQ(why(text()), "served");
+  fabric.hosts[0].active = false;
+  std::this_thread::sleep_for(port_is_old);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(why(text()).find("is not active") != std::string::npos);
+  fabric.hosts[0].active = true;
+  std::this_thread::sleep_for(port_is_old);
+  EXPECT_EQ(why(text()), "served");
+  EXPECT_EQ(fabric.devices_opened, 1u);
+  EXPECT_EQ(fabric.regions_max, 1u);
+}
+
+TEST_F(DcDescriptors, ALostDeviceEndsBeforeAnotherIsOpened) {
+  auto window = open(text());  // has the only initiator
+  ASSERT_TRUE(window);
+  fabric.make_error = EIO;
+  EXPECT_EQ(why(text()), "token: the RDMA device makes no queue pair");
+  fabric.make_error = 0;
+  window->reset();
+  EXPECT_EQ(why(text()), "served");
+  EXPECT_EQ(fabric.devices_opened, 2u);
+  EXPECT_EQ(fabric.regions_max, 1u) << "two would have the memory locked twice";
+}
+
+// Its end unpins the whole arena.
+TEST_F(DcDescriptors, ALostDeviceThatAWindowKeptEndsInThePool) {
+  auto window = open(text());
+  ASSERT_TRUE(window);
+  fabric.make_error = EIO;
+  EXPECT_EQ(why(text()), "token: the RDMA device makes no queue pair");
+  fabric.make_error = 0;
+  EXPECT_EQ(why(text()), "served");
+  EXPECT_EQ(fabric.regions_max, 2u);
+  EXPECT_EQ(fabric.region_ended_in, std::thread::id()) << "the window uses it";
+  window->reset();
+  descriptors.reset();  // its pool completes what was given to it
+  EXPECT_NE(fabric.region_ended_in, std::thread::id());
+  EXPECT_NE(fabric.region_ended_in, std::this_thread::get_id());
+}
+
+TEST_F(DcDescriptors, InitiatorsOfAnEarlierPartitionOrMtuServeNoOther) {
+  choice.pkey = 0x8001;
+  fabric.hosts[0].partitions = {0xffff, 0x8001};
+  make();
+  auto used = open(text());
+  ASSERT_TRUE(used);
+  ASSERT_EQ(why(text()), "served");  // by another, which is idle now
+  ASSERT_EQ(fabric.initiators(), 2u);
+  fabric.hosts[0].partitions = {0x8001, 0xffff};
+  std::this_thread::sleep_for(port_is_old);
+  const size_t made = fabric.initiators_made;
+  EXPECT_EQ(why(text()), "served");
+  EXPECT_EQ(fabric.initiators_made, made + 1) << "the idle one is of the old entry";
+  used->reset();
+  EXPECT_EQ(fabric.initiators(), 1u) << "given back, it is of no use";
+  fabric.hosts[0].mtu = IBV_MTU_1024;
+  std::this_thread::sleep_for(port_is_old);
+  EXPECT_EQ(why(text()), "served");
+  EXPECT_EQ(fabric.initiators_made, made + 2);
+  EXPECT_EQ(fabric.initiators(), 1u);
+}
+
+TEST_F(DcDescriptors, RequestsThatFindThePortStaleReadItOnce) {
+  make({.all_max = 64, .account_max = 64, .client_max = 64});
+  ASSERT_EQ(why(text()), "served");
+  std::this_thread::sleep_for(port_is_old);
+  const size_t read = fabric.ports_read;
+  const Token token = *parse_token(text());
+  size_t served = 0;
+  const TokenClient client{"127.0.0.1", "alice", "alice"};
+  auto ask = [&]() -> Task<void> {
+    const auto window = co_await descriptors->open(token, client, fabric::Access::server_writes);
+    served += window ? 1 : 0;
+  };
+  for (int i = 0; i < 32; ++i) {
+    boost::asio::co_spawn(io, ask(), [](const std::exception_ptr& thrown) { EXPECT_FALSE(thrown); });
+  }
+  io.restart();
+  io.run();
+  EXPECT_EQ(served, 32u);
+  EXPECT_LE(fabric.ports_read - read, 4u) << "1, and as many more as seconds have passed";
 }
 
 TEST_F(DcDescriptors, AreBoundedForAnAccountForAnAddressAndInAll) {
@@ -406,6 +537,10 @@ TEST_F(DcDescriptors, TellPreciselyWhyNoDeviceServesThem) {
   EXPECT_EQ(told({{.name = "mlx5_0", .has_dc = false}}), none);
   EXPECT_TRUE(told({{.name = "mlx5_0", .active = false}}).find("is not active") != std::string::npos);
   EXPECT_EQ(told({{.name = "rxe0", .mlx5 = false}, {.name = "mlx5_0", .active = false}, {.name = "mlx5_1"}}), "served");
+  EXPECT_EQ(told({{.name = "mlx5_0", .opens = false}}), "token: the RDMA device makes no queue pair");
+  EXPECT_TRUE(told({{.name = "mlx5_0", .active = false}, {.name = "mlx5_1", .opens = false}}).find("is not active") !=
+              std::string::npos)
+      << "of the one that came furthest";
   choice.name = "mlx5_7";
   EXPECT_EQ(told({{.name = "mlx5_0"}}), none);
   choice.name = "mlx5_0";
@@ -459,6 +594,38 @@ TEST_F(DcDescriptors, OnInfiniBandTheLidDecidesWhateverTheGidSays) {
     EXPECT_TRUE(has('q', 0));
     std::ranges::fill(memory, std::byte{'.'});
   }
+}
+
+TEST_F(DcDescriptors, OnInfiniBandNoOtherSubnetAndNotTheServerItselfIsReached) {
+  fabric.hosts[0].ethernet = false;
+  fabric.hosts[0].addresses = {"fec0:0:0:7::2"};
+  fabric.hosts[0].lid = 8;
+  fabric.hosts[0].lid_bits = 1;
+  networks = {"fe80::/10"};
+  make();
+  const auto by = [&](uint16_t lid, const char* address = "") {
+    return text(memory, remote_key, target, address, lid);
+  };
+  EXPECT_EQ(why(by(8)), "token: its LID, which is the server's own");
+  EXPECT_EQ(why(by(9)), "token: its LID, which is the server's own");
+  EXPECT_EQ(why(by(10)), "served");
+  const std::string other = "token: its GID, whose subnet rdma.token_networks does not name";
+  for (const char* address : {"fec0:0:0:8::5", "fe80:0:0:1::5", "::", "ff02::1", "10.1.2.3"}) {
+    EXPECT_EQ(why(by(5, address)), other) << address;
+  }
+  EXPECT_EQ(why(by(5, "fec0:0:0:7::5")), "served");
+  EXPECT_EQ(why(by(5, "fe80::5")), "served");
+  EXPECT_EQ(why(by(5)), "served");
+  EXPECT_EQ(fabric.routed, 0u) << "within the subnet the LID is enough";
+  EXPECT_EQ(fabric.paths_made, 2u) << "of LID 10 and LID 5, whatever GIDs were told";
+  networks = {"fe80::/10", "fec0:0:0:8::/64"};
+  make();
+  EXPECT_EQ(why(by(5, "fec0:0:0:8::5")), "served");
+  EXPECT_EQ(fabric.routed, 1u);
+  fabric.hosts[0].needs_gid = true;
+  make();
+  EXPECT_EQ(why(by(5, "fe80::5")), "served");
+  EXPECT_EQ(fabric.routed, 2u);
 }
 
 TEST_F(DcDescriptors, ManyClientsLeaveABoundedNumberOfAddressHandles) {

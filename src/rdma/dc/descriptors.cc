@@ -1,6 +1,7 @@
 #include "rdma/dc/descriptors.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/log.h"
@@ -18,20 +19,60 @@ metrics::Gauge& initiator_gauge() {
 
 // A client of this dialect that is declined has a way to fall back: that is what these errors are for.
 std::unexpected<Error> decline(const Error& why) {
-  return std::unexpected(Error{Errc::rdma_not_supported, why.sys, why.context});
+  const bool is_told = why == Errc::unsupported || why == Errc::rdma_not_supported;
+  const char* const text = is_told ? why.context : "token: the server is too busy to open its window";
+  return std::unexpected(Error{Errc::rdma_not_supported, why.sys, text});
 }
 
 // The address of a whole InfiniBand subnet's ports, for the rule about peers: a LID says nothing about a host.
 boost::asio::ip::address any_of_the_subnet() { return boost::asio::ip::make_address("fe80::"); }
 
+// The first half of a GID names its port's subnet; fe80:: is the one that the device is in.
+bool is_of_the_subnet(const rc::Gid& gid, const rc::PortState& port) {
+  constexpr size_t prefix_size = 8;
+  constexpr std::array<std::byte, prefix_size> any{std::byte{0xfe}, std::byte{0x80}};
+  const Bytes prefix = Bytes(gid).first(prefix_size);
+  return std::ranges::equal(prefix, any) || std::ranges::any_of(port.gids, [&](const rc::GidEntry& own) {
+           return std::ranges::equal(prefix, Bytes(own.gid).first(prefix_size));
+         });
+}
+
 }  // namespace
+
+// Where devices end: what it closes may outlive the dialect.
+struct Descriptors::Closing {
+  std::mutex mutex;
+  BlockingPool* pool = nullptr;  // null: gone
+
+  void close(DevicePtr device) {
+    if (device == nullptr) return;
+    const auto owned = std::make_shared<DevicePtr>(std::move(device));
+    const std::lock_guard lock(mutex);
+    if (pool != nullptr) (void)pool->submit("rdma_close", [owned] { owned->reset(); });
+  }
+};
+
+// The last reference to a device may end on a loop, where the end of the arena's registration would take long.
+struct Descriptors::Close {
+  std::shared_ptr<Closing> closing;
+  DevicePtr device;
+  void operator()(Device*) { closing->close(std::move(device)); }
+};
 
 Descriptors::Descriptors(OpenDevice open_device, const Options& options)
     : open_device_(std::move(open_device)),
       options_(options),
       places_(options.initiators, initiator_gauge()),
+      closing_(std::make_shared<Closing>()),
       pool_(threads, waiting_max),
-      network_pool_(static_cast<unsigned>(turn_limits.all_max), turn_limits.all_max) {}
+      network_pool_(static_cast<unsigned>(turn_limits.all_max), turn_limits.all_max) {
+  closing_->pool = &pool_;
+}
+
+Descriptors::~Descriptors() {
+  const std::lock_guard lock(closing_->mutex);
+  closing_->pool = nullptr;
+}
 
 Result<std::unique_ptr<Descriptors>> Descriptors::create(const std::vector<std::string>& networks,
                                                          OpenDevice open_device, const Options& options) {
@@ -49,10 +90,20 @@ bool Descriptors::end_work(std::chrono::milliseconds at_most) {
 }
 
 Result<void> Descriptors::open_now() {
+  {
+    // Ended here before another is opened, if no request uses it: both would have the arena's memory locked.
+    DevicePtr ended, lost;
+    {
+      const std::lock_guard lock(mutex_);
+      lost = std::move(device_);
+    }
+    if (lost.use_count() == 1) ended = std::move(std::get_deleter<Close>(lost)->device);
+  }
   VB_ASSIGN(DevicePtr opened, open_device_());
   log::info("rdma: dynamically connected queue pairs on {}", opened->name());
+  Device* const device = opened.get();
   const std::lock_guard lock(mutex_);
-  std::swap(device_, opened);
+  device_ = DevicePtr(device, Close{closing_, std::move(opened)});
   return {};
 }
 
@@ -66,23 +117,42 @@ Task<Result<Descriptors::DevicePtr>> Descriptors::device() {
     VB_CO_TRY(co_await first_use_.run(pool_, "rdma_open", is_open, open));
   }
   const auto opened = current();
-  if (!opened->port_is_fresh()) {
-    const auto refresh = [opened] { return opened->refresh(); };
-    VB_CO_TRY(co_await pool_.run("rdma_port", refresh));
+  if (opened == nullptr) co_return fail(Errc::closed, "the device was lost meanwhile");
+  if (const auto known = opened->known_port()) {
+    VB_CO_TRY(*known);
+    co_return opened;
   }
+  const auto refresh = [opened] { return opened->refresh(); };
+  VB_CO_TRY(co_await pool_.run("rdma_port", refresh));
   co_return opened;
 }
 
-// RoCE reaches a port by its GID, InfiniBand by its LID, whatever the GID says.
+// InfiniBand reaches a port of its subnet by the LID, whatever the GID says. A GID of another subnet makes a router of
+// that port: the packets go on from there.
+Result<Destination> Descriptors::by_lid(const DcTarget& target, const rc::PortState& port) const {
+  if (target.lid == 0 || target.lid > unicast_lid_max) return PeerRule::refuse("malformed_name", "token: its LID");
+  if (!rule_.names(any_of_the_subnet())) {
+    return PeerRule::refuse("third_party", "token: its LID, which rdma.token_networks does not allow (fe80::/10)");
+  }
+  if (port.has_lid(target.lid)) return PeerRule::refuse("own_host", "token: its LID, which is the server's own");
+  const uint32_t own = port.gids.front().index;
+  if (target.gid && !is_of_the_subnet(*target.gid, port)) {
+    // fe80::/10 is named for this subnet alone.
+    const auto address = rc::address_of(*target.gid);
+    const bool is_none = address.is_multicast() || address.is_unspecified();
+    if (is_none || rc::kind_of(*target.gid) == rc::GidKind::link_local || !rule_.names(address)) {
+      return PeerRule::refuse("third_party", "token: its GID, whose subnet rdma.token_networks does not name");
+    }
+    return Destination{target.gid, target.lid, own};
+  }
+  if (target.gid && port.needs_gid) return Destination{target.gid, target.lid, own};
+  return Destination{.lid = target.lid};  // one port, one path
+}
+
+// RoCE reaches a port by its GID.
 Result<Destination> Descriptors::destination(const DcTarget& target, const rc::PortState& port,
                                              std::string_view http_peer) const {
-  if (!port.ethernet) {
-    if (target.lid == 0 || target.lid > unicast_lid_max) return PeerRule::refuse("malformed_name", "token: its LID");
-    if (!rule_.names(any_of_the_subnet())) {
-      return PeerRule::refuse("third_party", "token: its LID, which rdma.token_networks does not allow (fe80::/10)");
-    }
-    return Destination{target.gid, target.lid, port.gids.front().index};
-  }
+  if (!port.ethernet) return by_lid(target, port);
   if (!target.gid) return PeerRule::refuse("malformed_name", "token: it has no GID");
   VB_TRY(rule_.check(rc::address_of(*target.gid), http_peer));
   const rc::GidEntry& own = port.entry_for(*target.gid);

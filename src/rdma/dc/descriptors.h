@@ -31,6 +31,7 @@ class Descriptors final : public Dialect {
   // `networks`: as FabricTokenWindows::Options. bad_config: one of them is no network.
   static Result<std::unique_ptr<Descriptors>> create(const std::vector<std::string>& networks, OpenDevice open_device,
                                                      const Options& options);
+  ~Descriptors() override;
 
   bool serves(TokenForm form) const override { return form == TokenForm::cuobject; }
   // Waits for the device's first use, and for the network where its client's port is not known yet.
@@ -43,6 +44,8 @@ class Descriptors final : public Dialect {
  private:
   Descriptors(OpenDevice open_device, const Options& options);
   using DevicePtr = std::shared_ptr<Device>;
+  struct Closing;
+  struct Close;
   DevicePtr current() {
     const std::lock_guard lock(mutex_);
     return device_;
@@ -50,6 +53,7 @@ class Descriptors final : public Dialect {
   Task<Result<DevicePtr>> device();
   Result<void> open_now();
   Result<Destination> destination(const DcTarget& target, const rc::PortState& port, std::string_view http_peer) const;
+  Result<Destination> by_lid(const DcTarget& target, const rc::PortState& port) const;
   Task<Result<Path>> path(DevicePtr device, Destination to, rc::Payer payer);
   Task<Result<std::unique_ptr<Initiator>>> initiator(DevicePtr device);
 
@@ -63,6 +67,7 @@ class Descriptors final : public Dialect {
   rc::Turns turns_{turn_limits};
   rc::FirstUse first_use_;
   std::mutex mutex_;
+  std::shared_ptr<Closing> closing_;
   DevicePtr device_;
   BlockingPool pool_;  // destroyed before the device
   BlockingPool network_pool_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -13,7 +14,8 @@ namespace {
 
 // What is said when a device has no such queue pairs.
 bool means_absent(int error) { return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL; }
-// What is said of a device that was removed, or does not answer.
+// What is said of a device that was removed, or does not answer, by calls that resolve no address: for those that do,
+// ENODEV is an address that was not found.
 bool means_lost(int error) { return error == EIO || error == ENODEV || error == ENXIO; }
 
 std::shared_ptr<ibv_context> open_context(const Verbs& verbs, ibv_device* device) {
@@ -64,37 +66,57 @@ DeviceSupport look_at(const Verbs& verbs, ibv_device* device, std::string name) 
 }
 
 constexpr const char* no_device = "token: no RDMA device of this server has dynamically connected queue pairs (mlx5)";
+constexpr const char* no_pair = "token: the RDMA device makes no queue pair";
 constexpr const char* no_port =
     "token: the port of the RDMA device with dynamically connected queue pairs is not active, or has no such GID, "
     "partition or VLAN as configured";
+
+// Why none was opened: the error of the device that came furthest, the first of several.
+class WhyNot {
+ public:
+  enum Step : uint8_t { looked_for, has_pairs, has_port, registers };
+  void tell(Step failed, const char* why, int error) {
+    if (failed <= furthest_) return;
+    furthest_ = failed;
+    error_ = {Errc::unsupported, error, why};
+  }
+  std::unexpected<Error> error() const { return std::unexpected(error_); }
+
+ private:
+  Step furthest_ = looked_for;
+  Error error_{Errc::unsupported, 0, no_device};
+};
 
 }  // namespace
 
 Result<std::shared_ptr<Device>> Device::open(const Verbs& verbs, const rc::DeviceChoice& choice, memory::Arena& arena) {
   if (verbs.missing != nullptr) return fail(Errc::unsupported, verbs.missing);
-  Result<std::shared_ptr<Device>> found = fail(Errc::unsupported, no_device);
+  std::shared_ptr<Device> found;
+  WhyNot why;
   each_device(verbs, [&](ibv_device* device, std::string name) {
     if ((!choice.name.empty() && choice.name != name) || !verbs.is_supported(device)) return false;
     auto context = open_context(verbs, device);
-    if (context == nullptr) return false;
+    if (context == nullptr) {
+      why.tell(WhyNot::has_pairs, no_pair, errno);
+      return false;
+    }
     auto port = std::make_shared<rc::OpenPort>(std::move(context), choice, verbs.port);
     const bool active = port->read();
     auto origin = origin_of(verbs, std::move(port));
     const Result<void> has_them = origin ? Initiator::probe(*origin) : std::unexpected(origin.error());
-    if (!has_them && !means_absent(has_them.error().sys)) {
-      found = fail(Errc::unsupported, "token: the RDMA device makes no queue pair", has_them.error().sys);
-    }
+    if (!has_them && !means_absent(has_them.error().sys)) why.tell(WhyNot::has_pairs, no_pair, has_them.error().sys);
     if (!has_them) return false;
     if (!active) {
-      found = fail(Errc::unsupported, no_port);
+      why.tell(WhyNot::has_port, no_port, 0);
       return false;
     }
     std::shared_ptr<Device> made(new Device(std::move(*origin), arena, std::move(name)));
     const auto begun = made->begin();
     if (begun) found = std::move(made);
-    if (!begun) found = std::unexpected(begun.error());
+    if (!begun) why.tell(WhyNot::registers, begun.error().context, begun.error().sys);
     return begun.has_value();
   });
+  if (found == nullptr) return why.error();
   return found;
 }
 
@@ -116,22 +138,39 @@ void Device::note(int error) {
   log::warn("rdma: {} is gone, or does not answer: {}", name_, std::strerror(error));
 }
 
+std::optional<Result<void>> Device::known_port() const {
+  if (SteadyClock::now() >= read_again_.load()) return std::nullopt;
+  if (!port_is_up_) return fail(Errc::unsupported, no_port);
+  return Result<void>{};
+}
+
 Result<void> Device::refresh() {
-  std::deque<Idle> ended;  // destroyed after the lock is released
-  {
-    const std::lock_guard lock(mutex_);
-    const Deadline now = SteadyClock::now();
-    while (!idle_.empty() && now - idle_.front().since > idle_for) {
-      ended.push_back(std::move(idle_.front()));
-      idle_.pop_front();
-    }
-  }
-  if (!origin_.port->read()) {
-    lost_ = true;
-    return fail(Errc::unsupported, no_port);
-  }
+  const std::lock_guard lock(reading_);
+  if (const auto known = known_port()) return *known;
+  return read_port();
+}
+
+Result<void> Device::read_port() {
+  const bool is_up = origin_.port->read();
+  // Of a device that is gone its port cannot be read either: a call that needs no port tells.
+  const auto asked = is_up ? Result<Origin>(origin_) : origin_of(origin_.verbs, origin_.port);
+  if (!asked) note(asked.error().sys);
+  port_is_up_ = is_up;
   read_again_ = deadline_in(port_is_kept);
+  end_old();
+  if (!is_up) return fail(Errc::unsupported, no_port);
   return {};
+}
+
+void Device::end_old() {
+  std::deque<Idle> ended;  // destroyed after the lock is released
+  const std::lock_guard lock(mutex_);
+  const rc::PortStatePtr port = origin_.port->state();
+  const Deadline now = SteadyClock::now();
+  const auto stays = [&](const Idle& one) { return now - one.since <= idle_for && one.initiator->suits(*port); };
+  const auto first = std::stable_partition(idle_.begin(), idle_.end(), stays);
+  std::move(first, idle_.end(), std::back_inserter(ended));
+  idle_.erase(first, idle_.end());
 }
 
 Path Device::known_path(const Destination& to) {
@@ -142,13 +181,21 @@ Path Device::known_path(const Destination& to) {
   return found->second.path;
 }
 
-void Device::remember(const Destination& to, Known known) {
-  known.used_at = SteadyClock::now();
+void Device::remember(const Destination& to, Path path) {
   const std::lock_guard lock(mutex_);
+  failures_.erase(to);
   if (paths_.size() >= paths_max && !paths_.contains(to)) {
     paths_.erase(std::ranges::min_element(paths_, {}, [](const auto& one) { return one.second.used_at; }));
   }
-  paths_[to] = std::move(known);
+  paths_[to] = {std::move(path), SteadyClock::now()};
+}
+
+void Device::remember_failure(const Destination& to) {
+  const std::lock_guard lock(mutex_);
+  if (failures_.size() >= failures_max && !failures_.contains(to)) {
+    failures_.erase(std::ranges::min_element(failures_, {}, [](const auto& one) { return one.second; }));
+  }
+  failures_[to] = deadline_in(failure_is_kept);
 }
 
 Result<Path> Device::find_path(const Destination& to) {
@@ -156,8 +203,9 @@ Result<Path> Device::find_path(const Destination& to) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = paths_.find(to);
-    if (found != paths_.end() && found->second.path != nullptr) return found->second.path;
-    if (found != paths_.end() && SteadyClock::now() < found->second.failed_until) {
+    if (found != paths_.end()) return found->second.path;
+    const auto failed = failures_.find(to);
+    if (failed != failures_.end() && SteadyClock::now() < failed->second) {
       return fail(Errc::rdma_not_supported, unreachable);
     }
   }
@@ -173,12 +221,15 @@ Result<Path> Device::find_path(const Destination& to) {
   ibv_ah* const made = origin_.verbs.create_ah(origin_.domain.get(), &attr);
   if (made == nullptr) {
     const int error = errno;
-    note(error);
-    remember(to, {.path = nullptr, .failed_until = deadline_in(failure_is_kept)});
+    remember_failure(to);
+    if (rc::tells_of_the_port(error) || means_lost(error)) {
+      const std::lock_guard lock(reading_);
+      (void)read_port();  // the next request finds it as it is
+    }
     return fail(Errc::rdma_not_supported, unreachable, error);
   }
   Path path(made, [end = origin_.verbs.destroy_ah, domain = origin_.domain](ibv_ah* one) { end(one); });
-  remember(to, {.path = path});
+  remember(to, path);
   return path;
 }
 
@@ -197,14 +248,18 @@ std::unique_ptr<Initiator> Device::take_idle() {
 
 Result<std::unique_ptr<Initiator>> Device::make_initiator() {
   auto made = Initiator::make(origin_);
-  if (!made) note(made.error().sys);
-  return made;
+  if (made) return made;
+  const int error = made.error().sys;
+  note(error);
+  if (rc::tells_of_the_port(error)) read_again_ = Deadline{};  // its entry of the port's partitions is not as it was
+  return fail(Errc::unsupported, no_pair, error);
 }
 
 void Device::give_back(std::unique_ptr<Initiator> initiator) {
   if (!initiator->is_sound()) return;
   initiator->aim({});
   const std::lock_guard lock(mutex_);
+  if (!initiator->suits(*origin_.port->state())) return;
   idle_.push_back({std::move(initiator), SteadyClock::now()});
 }
 

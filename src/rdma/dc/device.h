@@ -27,7 +27,7 @@ struct Destination {
 };
 
 // Thread-safe. What it gave out keeps it.
-class Device : public std::enable_shared_from_this<Device> {
+class Device {
  public:
   // Opens the first that the choice names and that has such queue pairs and an active port, and registers the arena
   // with it, without access for peers. unsupported: there is none. `verbs` and `arena` outlive it.
@@ -35,11 +35,12 @@ class Device : public std::enable_shared_from_this<Device> {
 
   const std::string& name() const { return name_; }
   rc::PortStatePtr port() const { return origin_.port->state(); }
-  // It was read less than a second ago.
-  bool port_is_fresh() const { return SteadyClock::now() < read_again_.load(); }
-  // In a pool: reads the port again, and ends initiators that were idle for long. unsupported: the port is down.
+  // Whether the port was up (unsupported: it was not) when it was read, less than a second ago. nullopt: earlier.
+  std::optional<Result<void>> known_port() const;
+  // In a pool: reads the port again if that was a second ago, and ends idle initiators that were so for long or are of
+  // an earlier partition or MTU. unsupported: the port is down.
   Result<void> refresh();
-  // The device does not do what it is told, or has lost its port: another must be opened.
+  // The device does not do what it is told: another must be opened. A port that is down is no such device's.
   bool is_lost() const { return lost_; }
 
   // Null: find_path() has not found it, or it was forgotten.
@@ -62,7 +63,6 @@ class Device : public std::enable_shared_from_this<Device> {
   struct Known {
     Path path;
     Deadline used_at{};
-    Deadline failed_until{};  // path is null
   };
   struct Idle {
     std::unique_ptr<Initiator> initiator;
@@ -71,20 +71,27 @@ class Device : public std::enable_shared_from_this<Device> {
   Device(Origin origin, memory::Arena& arena, std::string name)
       : origin_(std::move(origin)), arena_(arena), name_(std::move(name)), region_(nullptr, origin_.verbs.dereg_mr) {}
   Result<void> begin();
-  void remember(const Destination& to, Known known);
+  Result<void> read_port();
+  void end_old();
+  void remember(const Destination& to, Path path);
+  void remember_failure(const Destination& to);
   void note(int error);
 
-  static constexpr size_t paths_max = 256;
+  static constexpr size_t paths_max = 256, failures_max = 64;
   static constexpr std::chrono::seconds failure_is_kept{1}, port_is_kept{1}, idle_for{300};
 
   Origin origin_;
   memory::Arena& arena_;
   std::string name_;
   std::atomic<bool> lost_ = false;
+  std::mutex reading_;
+  std::atomic<bool> port_is_up_ = true;
   std::atomic<Deadline> read_again_{Deadline{}};
   std::mutex mutex_;
   Handle<ibv_mr> region_;
   std::map<Destination, Known> paths_;
+  // Until when each is not asked for again. Apart from the paths, of which one client's failures would take the room.
+  std::map<Destination, Deadline> failures_;
   std::deque<Idle> idle_;  // the one that was used last at the end
 };
 

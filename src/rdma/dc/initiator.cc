@@ -63,10 +63,10 @@ Result<void> Initiator::make_queues() {
 
 // It has no peer yet, so these have no address: each operation brings its own.
 Result<void> Initiator::bring_up() {
-  const rc::PortStatePtr port = origin_.port->state();
+  made_for_ = origin_.port->state();
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
-  attr.pkey_index = port->partition;
+  attr.pkey_index = made_for_->partition;
   attr.port_num = origin_.port->number();
   int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
   if (const int error = origin_.verbs.modify_qp(pair_.get(), &attr, mask)) {
@@ -74,7 +74,7 @@ Result<void> Initiator::bring_up() {
   }
   attr = {};
   attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = port->mtu;
+  attr.path_mtu = made_for_->mtu;
   if (const int error = origin_.verbs.modify_qp(pair_.get(), &attr, IBV_QP_STATE | IBV_QP_PATH_MTU)) {
     return no_initiator("ibv_modify_qp: RTR", error);
   }

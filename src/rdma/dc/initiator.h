@@ -42,6 +42,10 @@ class Initiator final : public rc::QueuePair {
   void aim(Target target) { target_ = std::move(target); }
   // False: the device has refused an operation.
   bool is_sound() const { return sound_; }
+  // Its partition and its MTU are the port's.
+  bool suits(const rc::PortState& port) const {
+    return made_for_->partition == port.partition && made_for_->mtu == port.mtu;
+  }
 
   uint32_t number() const override { return pair_->qp_num; }
   Result<rc::Gid> connect(const rc::Peer& peer, uint32_t own_sequence) override;  // unsupported
@@ -63,6 +67,7 @@ class Initiator final : public rc::QueuePair {
   Origin origin_;
   Target target_;
   bool sound_ = true;
+  rc::PortStatePtr made_for_;
   Handle<ibv_comp_channel> channel_;  // destroyed after those below
   Handle<ibv_cq> completions_;
   Handle<ibv_qp> pair_;

@@ -1,5 +1,6 @@
 #include "rdma/dc/test_fabric.h"
 
+#include <arpa/inet.h>
 #include <fmt/core.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -85,12 +86,15 @@ struct Fabric::State {
   std::set<DcPair*> pairs;
   std::set<ibv_ah*> paths;
   std::deque<Held> held;
+  std::vector<std::jthread> late;
   size_t others = 0;  // contexts, domains, channels, queues
   uint32_t last_key = 100, last_number = 300;
 
   static bool local_is_sound(const Operation& one, const DcPair& pair);
   static int status_of(const Operation& one, const DcPair& pair);
+  static std::byte* place_of(const Operation& one);
   void complete(DcPair& pair, const Operation& one);
+  void land_late(const DcPair& pair);
 };
 
 namespace {
@@ -146,6 +150,10 @@ ibv_context* open_device(ibv_device* device) {
   const auto lock = locked();
   DcContext made{};
   made.host = static_cast<DcDevice*>(device)->host;
+  if (!host_of(device).opens) {
+    errno = EBUSY;
+    return nullptr;
+  }
   ++fabric().devices_opened;
   return begin(made);
 }
@@ -156,13 +164,18 @@ int close_device(ibv_context* context) {
 }
 
 int query_port(ibv_context* context, uint8_t, ibv_port_attr* into) {
+  const auto lock = locked();
+  ++fabric().ports_read;
   if (fabric().is_gone) return EIO;
   const Fabric::Host& host = host_of(context);
   into->state = host.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-  into->active_mtu = IBV_MTU_4096;
+  into->active_mtu = host.mtu;
   into->link_layer = host.ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
   into->gid_tbl_len = static_cast<int>(host.addresses.size());
-  into->pkey_tbl_len = 1;
+  into->pkey_tbl_len = static_cast<uint16_t>(host.partitions.size());
+  into->lid = host.lid;
+  into->lmc = host.lid_bits;
+  into->flags = host.needs_gid ? IBV_QPF_GRH_REQUIRED : 0;
   return 0;
 }
 ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* into, size_t entries_max) {
@@ -177,7 +190,12 @@ ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* into, size_t entrie
   }
   return static_cast<ssize_t>(count);
 }
-int query_pkey(ibv_context*, uint8_t, int, __be16*) { return EINVAL; }
+int query_pkey(ibv_context* context, uint8_t, int index, __be16* into) {
+  const auto& table = host_of(context).partitions;
+  if (static_cast<size_t>(index) >= table.size()) return EINVAL;
+  *into = htons(table[static_cast<size_t>(index)]);
+  return 0;
+}
 
 ibv_pd* alloc_pd(ibv_context* context) {
   const auto lock = locked();
@@ -206,6 +224,7 @@ ibv_mr* reg_mr(ibv_pd* domain, void* memory, size_t size, int access) {
   if (one == nullptr) return nullptr;
   ++static_cast<DcDomain*>(domain)->children;
   state->regions.insert(one);
+  fabric().regions_max = std::max(fabric().regions_max, state->regions.size());
   return one;
 }
 int dereg_mr(ibv_mr* region) {
@@ -213,6 +232,7 @@ int dereg_mr(ibv_mr* region) {
   auto* const one = static_cast<DcRegion*>(region);
   --static_cast<DcDomain*>(one->pd)->children;
   state->regions.erase(one);
+  if (fabric().region_ended_in == std::thread::id()) fabric().region_ended_in = std::this_thread::get_id();
   return end(one, 0);
 }
 
@@ -366,11 +386,13 @@ int modify_qp(ibv_qp* of, ibv_qp_attr* attr, int mask) {
   const auto lock = locked();
   if (fabric().is_gone) return EIO;
   DcPair& pair = pair_of(of);
+  const Fabric::Host& host = host_of(of->context);
   const auto is = [&](ibv_qp_state from, ibv_qp_state to, int attributes) {
     return pair.now == from && attr->qp_state == to && mask == (IBV_QP_STATE | attributes);
   };
-  const bool sound = (is(IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT) && attr->port_num == 1) ||
-                     (is(IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_PATH_MTU) && attr->path_mtu == IBV_MTU_4096) ||
+  const bool sound = (is(IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT) && attr->port_num == 1 &&
+                      attr->pkey_index < host.partitions.size()) ||
+                     (is(IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_PATH_MTU) && attr->path_mtu == host.mtu) ||
                      is(IBV_QPS_RTR, IBV_QPS_RTS,
                         IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN);
   if (!sound) {
@@ -383,6 +405,7 @@ int modify_qp(ibv_qp* of, ibv_qp_attr* attr, int mask) {
 int destroy_qp(ibv_qp* of) {
   const auto lock = locked();
   DcPair* const pair = &pair_of(of);
+  if (fabric().lands_late.count() != 0) state->land_late(*pair);
   std::erase_if(state->held, [&](const auto& one) { return one.pair == pair; });
   --pair->queue->children;
   --pair->domain->children;
@@ -399,7 +422,8 @@ ibv_ah* create_ah(ibv_pd* domain, ibv_ah_attr* attr) {
   const Fabric::Host& host = host_of(domain->context);
   const bool sound = attr->port_num == 1 && (attr->is_global != 0 || !host.ethernet) &&
                      (attr->dlid != 0) != host.ethernet && attr->grh.sgid_index < host.addresses.size();
-  if (!sound) ++fabric().lies;
+  if (!sound || (host.needs_gid && attr->is_global == 0)) ++fabric().lies;
+  if (!host.ethernet && attr->is_global != 0) ++fabric().routed;
   auto* const made = new DcHandle{};
   made->pd = domain;
   made->attr = *attr;
@@ -426,6 +450,31 @@ bool State::local_is_sound(const Operation& one, const DcPair& pair) {
   });
 }
 
+// Where it lands. Null: its client's device refuses it.
+std::byte* State::place_of(const Operation& one) {
+  const auto client = fabric().clients.find(one.target);
+  if (client == fabric().clients.end() || one.key != client->second.key) return nullptr;
+  const auto lent = client->second.lent.find(one.remote_key);
+  if (lent == client->second.lent.end()) return nullptr;
+  const uint64_t begin = reinterpret_cast<uintptr_t>(lent->second.memory.data()), size = lent->second.memory.size();
+  const bool inside = one.remote >= begin && one.remote - begin <= size && one.size <= size - (one.remote - begin);
+  if (!inside || !(one.write ? lent->second.writable : lent->second.readable)) return nullptr;
+  return lent->second.memory.data() + (one.remote - begin);
+}
+
+// What was sent before has left the server's memory.
+void State::land_late(const DcPair& pair) {
+  for (const Held& one : held) {
+    std::byte* const place = one.pair == &pair && one.operation.write ? place_of(one.operation) : nullptr;
+    if (place == nullptr) continue;
+    const std::vector<std::byte> sent(one.operation.local, one.operation.local + one.operation.size);
+    late.emplace_back([sent, place, after = fabric().lands_late] {
+      std::this_thread::sleep_for(after);
+      std::memcpy(place, sent.data(), sent.size());
+    });
+  }
+}
+
 // As the device reports it. Bytes move if it is a success.
 int State::status_of(const Operation& one, const DcPair& pair) {
   if (pair.now == IBV_QPS_ERR) return IBV_WC_WR_FLUSH_ERR;
@@ -437,13 +486,8 @@ int State::status_of(const Operation& one, const DcPair& pair) {
   const rc::Gid gid = gid_of(client.address);
   const bool same_gid = std::memcmp(one.address.grh.dgid.raw, gid.data(), gid.size()) == 0;
   if (one.address.dlid != 0 ? one.address.dlid != client.lid : !same_gid) return IBV_WC_RETRY_EXC_ERR;
-  if (one.key != client.key) return IBV_WC_REM_ACCESS_ERR;
-  const auto lent = client.lent.find(one.remote_key);
-  if (lent == client.lent.end()) return IBV_WC_REM_ACCESS_ERR;
-  const uint64_t begin = reinterpret_cast<uintptr_t>(lent->second.memory.data()), size = lent->second.memory.size();
-  const bool inside = one.remote >= begin && one.remote - begin <= size && one.size <= size - (one.remote - begin);
-  if (!inside || !(one.write ? lent->second.writable : lent->second.readable)) return IBV_WC_REM_ACCESS_ERR;
-  std::byte* const place = lent->second.memory.data() + (one.remote - begin);
+  std::byte* const place = place_of(one);
+  if (place == nullptr) return IBV_WC_REM_ACCESS_ERR;
   if (one.write) std::memcpy(place, one.local, one.size);
   if (!one.write) std::memcpy(one.local, place, one.size);
   return IBV_WC_SUCCESS;
@@ -473,6 +517,7 @@ Fabric::Fabric() : state_(std::make_unique<State>()) {
 }
 
 Fabric::~Fabric() {
+  state_->late.clear();  // what was late has landed
   the_fabric = nullptr;
   state = nullptr;
 }

@@ -2,10 +2,12 @@
 // and moves bytes between the server's memory and that of a test's clients when an operation completes, not before.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rdma/dc/device.h"
@@ -23,8 +25,13 @@ class Fabric {
   // A device of the server, as it is found when it is opened or its port is read.
   struct Host {
     std::string name = "mlx5_0";
-    bool mlx5 = true, has_dc = true, active = true, ethernet = true;
+    bool mlx5 = true, has_dc = true, active = true, ethernet = true, opens = true;
     std::vector<std::string> addresses{"127.0.0.1"};  // of its GIDs
+    ibv_mtu mtu = IBV_MTU_4096;
+    std::vector<uint16_t> partitions{0xffff};
+    uint16_t lid = 0;
+    uint8_t lid_bits = 0;
+    bool needs_gid = false;
   };
   std::vector<Host> hosts{Host{}};
 
@@ -47,9 +54,14 @@ class Fabric {
   int make_error = 0;    // errno of queue pairs that are made
   int post_error = 0;    // of operations that are posted
   bool is_gone = false;  // the device was removed
-  size_t lies = 0;       // what the kernel would have refused, or objects that ended in a wrong order
+  // Not 0: writes that are held when their queue pair is destroyed were on the wire, and land after this.
+  std::chrono::milliseconds lands_late{0};
+  size_t lies = 0;    // what the kernel would have refused, or objects that ended in a wrong order
+  size_t routed = 0;  // address handles on InfiniBand that have a GID
   size_t initiators_made = 0, paths_made = 0, paths_asked = 0, devices_opened = 0;
-  size_t initiators_max = 0;  // that existed at once
+  size_t ports_read = 0;
+  size_t initiators_max = 0, regions_max = 0;  // that existed at once
+  std::thread::id region_ended_in;             // the thread that ended the first registration that ended
 
   void release();  // completes what is held, in order
   size_t held();

@@ -1,19 +1,15 @@
 #include "rdma/rc/endpoint.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "base/log.h"
+#include "rdma/rc/ibv_port.h"
 
 namespace verbena::rdma::rc {
 namespace {
 
 constexpr std::chrono::seconds port_is_kept{1};
-
-// What the kernel says about an entry of the port's tables that is not there, or not as it was. ENODATA: an empty entry
-// of the GID table, since Linux 5.10.
-bool is_of_the_port(int error) { return error == ENODATA || error == EINVAL || error == ENODEV || error == ENOENT; }
 
 }  // namespace
 
@@ -70,7 +66,7 @@ Result<void> Endpoint::refresh_port() {
 
 Result<Gid> Endpoint::connect(QueuePair& pair, const Peer& peer, uint32_t own_sequence) {
   auto connected = pair.connect(peer, own_sequence);
-  if (connected || !is_of_the_port(connected.error().sys)) return connected;
+  if (connected || !tells_of_the_port(connected.error().sys)) return connected;
   const std::lock_guard lock(reading_);
   VB_TRY(read_port());
   return fail(Errc::unsupported, "reliable connections: the device's port has changed", connected.error().sys);

@@ -29,6 +29,10 @@ struct GidEntry {
 enum class GidKind : uint8_t { ipv4, link_local, ipv6 };
 GidKind kind_of(const Gid& gid);
 
+// What the kernel says about an entry of a port's tables that is not there, or not as it was, so that the port is to be
+// read again. Of an address that it resolves ENODEV says no more than that.
+bool tells_of_the_port(int error);
+
 // What queue pairs need to know of a port. It changes while the port is open: addresses come and go, a subnet manager
 // deals out partitions anew.
 struct PortState {
@@ -37,7 +41,12 @@ struct PortState {
   uint16_t partition = 0;  // an entry of the port's table
   std::vector<GidEntry> gids;
   std::optional<uint32_t> gid_index;
+  // Of InfiniBand:
+  uint16_t lid = 0;        // the first of its own
+  uint8_t lid_bits = 0;    // it has 2^lid_bits, one after the other
+  bool needs_gid = false;  // a packet must have GIDs even within the subnet
 
+  bool has_lid(uint16_t one) const { return one >> lid_bits == lid >> lid_bits; }
   // RoCE needs the same IP family and version on both sides, and a peer tells only its GID: IPv4-mapped peers are
   // reached by version 2, link-local ones by version 1, if the device has it. The first GID if none is of that kind.
   const GidEntry& entry_for(const Gid& peer) const;
