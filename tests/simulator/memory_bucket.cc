@@ -35,6 +35,10 @@ class MemoryBucket final : public Scene {
     if (choice < 18) return get(loop, key);
     list(loop);
   }
+  // So that something waits when the server stops: its clients have been gone for seconds by then.
+  void settle(Loop& loop) override {
+    for (size_t key = 0; key < keys_.size(); ++key) put(loop, key, /*if_absent=*/false);
+  }
   // Not before: a fault may befall the stop.
   void gone(size_t /*server*/) override {
     look_whether_it_fell();
