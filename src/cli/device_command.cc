@@ -22,6 +22,8 @@ struct DeviceFlags {
   bool force = false;
 };
 
+constexpr const char* held_log = "a store has not given the log back: it is running, or was not stopped in order";
+
 int device_failed(const std::string& sentence) {
   std::fprintf(stderr, "verbena: %s\n", log::printable(sentence, 4096).c_str());
   return exit_failure;
@@ -35,19 +37,21 @@ void print_device(const Superblock& facts) {
              format_size(facts.extent_size));
 }
 
-int print_node(const Result<DaxFormat>& found, const std::string& trouble) {
-  if (!found) return device_failed(trouble);
-  fmt::print("memory     {}, {}\n", format_size(found->facts.size), found->facts.kept);
-  if (found->facts.bad_bytes != 0) fmt::print("bad blocks {}\n", format_size(found->facts.bad_bytes));
-  fmt::print("log        {}\n", found->log_size == 0 ? "none yet" : format_size(found->log_size));
-  return exit_ok;
+void print_node(const DaxFormat& found) {
+  fmt::print("memory     {}, {}\n", format_size(found.facts.size), found.facts.kept);
+  if (found.facts.bad_bytes != 0) fmt::print("bad blocks {}\n", format_size(found.facts.bad_bytes));
+  fmt::print("log        {}\n", found.log_size == 0 ? "none yet" : format_size(found.log_size));
 }
 
 int format_it(const DeviceFlags& flags) {
   std::string trouble;
   if (is_dax_node(flags.device)) {
     const auto found = format_dax_node(flags.device, pmem_log_size, flags.force, trouble);
-    return print_node(found, trouble);
+    if (!found) return device_failed(trouble);
+    print_node(*found);
+    if (found->is_kept) fmt::print("kept       the log that was there: only the page before it was written again\n");
+    if (found->is_held) fmt::print("{} {}\n", found->is_kept ? "held      " : "before    ", held_log);
+    return exit_ok;
   }
   auto file = open_block_device(flags.device, DeviceUse::own, trouble);
   if (!file) return device_failed(trouble);
@@ -74,7 +78,10 @@ int show_it(const DeviceFlags& flags) {
   std::string trouble;
   if (is_dax_node(flags.device)) {
     const auto found = look_at_dax_node(flags.device, trouble);
-    return print_node(found, trouble);
+    if (!found) return device_failed(trouble);
+    print_node(*found);
+    if (found->log_size != 0 && found->is_held) fmt::print("held       {}\n", held_log);
+    return exit_ok;
   }
   auto file = open_block_device(flags.device, DeviceUse::look, trouble);
   if (!file) return device_failed(trouble);
@@ -105,8 +112,11 @@ void add_device_command(CLI::App& app, int& exit_code) {
   format->footer(
       "Refuses a device that is mounted or in use, and without --force one that holds a file system, a partition "
       "table, part of a RAID or volume group, an encrypted device, a store, or any bytes in its first 8 MiB or its "
-      "last 4 MiB. Of a device-dax node it takes the first 256 MiB, and refuses without --force one that has any "
-      "bytes but zeros there.");
+      "last 4 MiB. Of a device-dax node it takes the first 256 MiB and 4 KiB (of one with an alignment of 2 MiB, 258 "
+      "MiB "
+      "are needed), and refuses without --force one that has any bytes but zeros there. If only the node's own first "
+      "page is lost, and the log behind it is whole, it writes that page again without --force and leaves the log as "
+      "it is.");
   format->callback([flags, &exit_code] { exit_code = format_it(*flags); });
   auto* show = command->add_subcommand("show", "Print what a formatted device holds; changes nothing");
   show->add_option("DEVICE", flags->device, "a formatted device")->required();

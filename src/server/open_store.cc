@@ -30,19 +30,6 @@ uint64_t free_space_kept(const std::filesystem::path& directory) {
   return unknown ? 0 : std::min<uint64_t>(space.capacity / part, most);
 }
 
-// What the store holds back is much of a small disk, so that it is full sooner than its size says.
-void note_small_disk(const std::filesystem::path& directory, const store::local::Options& options) {
-  constexpr uint64_t small = 4 * GiB;
-  std::error_code unknown;
-  const auto space = std::filesystem::space(directory, unknown);
-  if (unknown || space.capacity >= small) return;
-  log::warn(
-      "store: the file system of {} has {}: PUTs are refused when less than {} are free, and up to {} of freed "
-      "space is kept",
-      directory.string(), format_size(space.capacity), format_size(options.free_bytes_min),
-      format_size(options.keep_free));
-}
-
 // A removal that was not ended was not acknowledged either.
 void end_removals(auth::IdentityStore& identities) {
   const auto ended = identities.end_removals();
@@ -139,7 +126,6 @@ std::expected<void, std::string> Server::State::open_engine() {
   options.scrub_rate = config.scrub_rate;
   options.scrub_rest = config.scrub_rest;
   options.keep_free = config.keep_free.value_or(free_space_kept(directory->path()));
-  note_small_disk(directory->path(), options);
   options.pmem = config.pmem;
   options.accept_data_loss = config.accept_data_loss;
   std::string trouble;

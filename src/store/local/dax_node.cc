@@ -21,6 +21,7 @@
 
 #include "base/checksum.h"
 #include "base/kernel_files.h"
+#include "store/local/pmem_log_top.h"
 #include "store/local/pmem_stand_in.h"
 
 namespace verbena::store::local {
@@ -79,12 +80,19 @@ uint64_t bad_bytes_of(const std::filesystem::path& device, const std::filesystem
   return bad_bytes(region / "badblocks", *begin - *of_region, *begin - *of_region + size);
 }
 
+enum class Use : uint8_t { look, write, own };  // own: locked
+
 struct OpenNode {
   PmemPlace place;
   DaxFacts facts;
   Fd node, lock;
+  Use use = Use::look;
   // The length of a mapping that has the first so many bytes.
   uint64_t mapped(uint64_t bytes) const { return (bytes + facts.alignment - 1) / facts.alignment * facts.alignment; }
+  // By division: a size from outside must not make a sum that is too large.
+  bool has_room_for(uint64_t log_size) const {
+    return log_size / log_at < facts.size / log_at && mapped(log_at + log_size) <= facts.size;
+  }
 };
 
 std::string node_name(const std::filesystem::path& path) { return "data.pmem: " + path.string(); }
@@ -108,34 +116,55 @@ Result<void> lock_node(OpenNode& open, const std::filesystem::path& device, std:
   open.lock = Fd(::open((device / "size").c_str(), O_RDONLY | O_CLOEXEC));
   if (!open.lock)
     return refuse_memory(trouble, node_name(open.place.path) + why_node_not_opened(errno), errno, Errc::io_error);
-  if (::flock(open.node.get(), LOCK_EX | LOCK_NB) == 0 && ::flock(open.lock.get(), LOCK_EX | LOCK_NB) == 0) return {};
-  return refuse_memory(trouble, node_name(open.place.path) + " is in use by another server", errno,
-                       Errc::service_unavailable);
+  const std::string in_use = node_name(open.place.path) + " is in use by another server";
+  if (::flock(open.node.get(), LOCK_EX | LOCK_NB) != 0)
+    return refuse_memory(trouble, in_use, errno, Errc::service_unavailable);
+  if (::flock(open.lock.get(), LOCK_EX | LOCK_NB) == 0) return {};
+  return refuse_memory(trouble,
+                       fmt::format("{} by another name, or another process has the lock of {}, which every user may "
+                                   "take (fuser tells which one)",
+                                   in_use, (device / "size").string()),
+                       errno, Errc::service_unavailable);
 }
 
-Result<OpenNode> open_node(const std::filesystem::path& path, bool locked, std::string& trouble) {
+std::filesystem::path device_of(dev_t number) {
+  return sys_root() / "dev/char" / fmt::format("{}:{}", major(number), minor(number));
+}
+
+// Before it is opened: of some character devices that alone does something (a watchdog begins to count).
+Result<dev_t> dax_number(const std::filesystem::path& path, std::string& trouble) {
+  struct stat is{};
+  if (::stat(path.c_str(), &is) != 0)
+    return refuse_memory(trouble, node_name(path) + why_node_not_opened(errno), errno, Errc::io_error);
+  const auto number = device_number(is);
+  std::error_code unknown;
+  if (!number || std::filesystem::canonical(device_of(*number) / "subsystem", unknown).filename() != "dax")
+    return refuse_memory(trouble, node_name(path) + " is no device-dax node", 0, Errc::unsupported);
+  return *number;
+}
+
+Result<OpenNode> open_node(const std::filesystem::path& path, Use use, std::string& trouble) {
+  VB_ASSIGN(const dev_t number, dax_number(path, trouble));
   OpenNode open{.place = {.path = path, .is_node = true}, .facts = {}, .node = {}, .lock = {}};
-  open.node = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  open.use = use;
+  open.node = Fd(::open(path.c_str(), (use == Use::look ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK));
   if (!open.node) return refuse_memory(trouble, node_name(path) + why_node_not_opened(errno), errno, Errc::io_error);
   struct stat is{};
   if (::fstat(open.node.get(), &is) != 0) return refuse_memory(trouble, node_name(path), errno, Errc::io_error);
-  const auto number = device_number(is);
-  const auto device =
-      sys_root() / "dev/char" / fmt::format("{}:{}", number ? major(*number) : 0, minor(number.value_or(0)));
-  std::error_code unknown;
-  const bool is_dax = std::filesystem::canonical(device / "subsystem", unknown).filename() == "dax";
-  if (!number || !is_dax)
-    return refuse_memory(trouble, node_name(path) + " is no device-dax node", 0, Errc::unsupported);
+  if (device_number(is) != number)
+    return refuse_memory(trouble, node_name(path) + " has become another device", 0, Errc::unsupported);
+  const auto device = device_of(number);
   open.facts = dax_facts(device);
   VB_TRY(check_facts(open.facts, path, trouble));
-  if (locked) VB_TRY(lock_node(open, device, trouble));
+  if (use == Use::own) VB_TRY(lock_node(open, device, trouble));
   return open;
 }
 
 // The bytes [begin, begin + size) of the node, which has them. The mapping takes over what is open.
 Result<std::unique_ptr<MappedMemory>> map_node(OpenNode& open, uint64_t begin, uint64_t size, std::string& trouble) {
   const uint64_t length = open.mapped(begin + size);
-  void* const at = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, open.node.get(), 0);
+  const int rights = open.use == Use::look ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* const at = ::mmap(nullptr, length, rights, MAP_SHARED, open.node.get(), 0);
   if (at == MAP_FAILED)
     return refuse_memory(trouble, node_name(open.place.path) + " cannot be mapped", errno, Errc::io_error);
   const MappedMemory::Mapping mapping{
@@ -143,34 +172,69 @@ Result<std::unique_ptr<MappedMemory>> map_node(OpenNode& open, uint64_t begin, u
   return std::make_unique<MappedMemory>(open.place, std::move(open.node), mapping, std::move(open.lock));
 }
 
-// The size of the node's log; 0: it is not formatted.
-Result<uint64_t> log_size_in(const PersistentMemory& node, const OpenNode& open, std::string& trouble) {
-  const std::string name = node_name(open.place.path);
+constexpr uint64_t size_of_tops = 2 * log_at;  // the node's own page, and the log's
+
+struct NodeState {
+  uint64_t log_size = 0;  // 0: it is not formatted
+  bool is_held = false;   // the log behind the node's own page
+  // Sentences without their stop; empty: the node's own page is as it should be, or there is none.
+  std::string defect;
+  Errc as = Errc::corrupt_object;
+  uint64_t log_behind = 0;  // of which that page can be written again
+};
+
+// `node` has both tops.
+NodeState state_of(const PersistentMemory& node, const OpenNode& open) {
+  NodeState state;
+  const auto log = look_at_pmem_log(node, log_at);
+  state.is_held = log && log->is_held;
+  std::array<std::byte, log_at> page{}, nothing{};
   NodeTop top;
-  if (!node.load(std::as_writable_bytes(std::span(&top, 1)), 0)) {
-    return refuse_memory(trouble, name + " cannot be read at its beginning. " + open.place.bad_block_advice(), 0,
-                         Errc::io_error);
+  const bool is_read = node.load(page, 0);
+  std::memcpy(&top, page.data(), sizeof top);
+  const bool is_marked = is_read && top.mark == mark_of_a_node;
+  if (is_marked && top.check == top.right_check() && top.log_size != 0 && top.log_size % log_at == 0) {
+    if (!open.has_room_for(top.log_size)) {
+      state.defect = fmt::format("has {}, and its log was made with {}: the namespace has shrunk",
+                                 format_size(open.facts.size), format_size(top.log_size));
+      return state;
+    }
+    state.log_size = top.log_size;
+    return state;
   }
-  if (top.mark != mark_of_a_node) return 0;
-  if (top.check != top.right_check() || top.log_size == 0 || top.log_size % log_at != 0) {
-    return refuse_memory(trouble, name + " is damaged at its beginning. " + open.place.bad_block_advice(), 0,
-                         Errc::corrupt_object);
+  // Of a page of ours the rest is zeros: one with other bytes is somebody else's.
+  const bool may_be_ours =
+      !is_read || is_marked || std::memcmp(page.data() + sizeof top, nothing.data(), log_at - sizeof top) == 0;
+  const bool is_whole = log && log->size != 0 && log->size % log_at == 0 && open.has_room_for(log->size);
+  if (may_be_ours && is_whole) state.log_behind = log->size;
+  if (is_read && !is_marked && state.log_behind == 0) return state;
+  state.defect = is_read ? "is damaged at its beginning" : "cannot be read at its beginning";
+  if (!is_read) state.as = Errc::io_error;
+  if (state.log_behind == 0) {
+    state.defect += ". Objects that were acknowledged may be there and nowhere else. " + open.place.bad_block_advice();
+    return state;
   }
-  // By division: a size from outside must not make a sum that is too large.
-  if (top.log_size / log_at >= open.facts.size / log_at || open.mapped(log_at + top.log_size) > open.facts.size) {
-    return refuse_memory(trouble,
-                         fmt::format("{} has {}, and its log was made with {}: the namespace has shrunk", name,
-                                     format_size(open.facts.size), format_size(top.log_size)),
-                         0, Errc::corrupt_object);
-  }
-  return top.log_size;
+  state.defect += fmt::format(
+      ", but the log behind that is whole. Objects that were acknowledged may be there and nowhere else. Clear a bad "
+      "block (ndctl clear-errors), then write the first page again, which leaves the log as it is: verbena device "
+      "format {} (without --force, by which the log would be lost)",
+      open.place.path.string());
+  return state;
 }
 
-Result<uint64_t> read_top(const std::filesystem::path& path, DaxFacts& facts, std::string& trouble) {
-  VB_ASSIGN(OpenNode open, open_node(path, /*locked=*/false, trouble));
-  facts = open.facts;
-  VB_ASSIGN(const auto top, map_node(open, 0, log_at, trouble));
-  return log_size_in(*top, open, trouble);
+Result<NodeState> usable_state(const PersistentMemory& node, const OpenNode& open, std::string& trouble) {
+  NodeState state = state_of(node, open);
+  if (!state.defect.empty()) {
+    return refuse_memory(trouble, node_name(open.place.path) + " " + state.defect, 0, state.as);
+  }
+  return state;
+}
+
+Result<DaxFormat> read_top(const std::filesystem::path& path, Use use, std::string& trouble) {
+  VB_ASSIGN(OpenNode open, open_node(path, use, trouble));
+  VB_ASSIGN(const auto tops, map_node(open, 0, size_of_tops, trouble));
+  VB_ASSIGN(const NodeState state, usable_state(*tops, open, trouble));
+  return DaxFormat{.facts = open.facts, .log_size = state.log_size, .is_held = state.is_held};
 }
 
 // Empty: nothing. Else what the node holds, as the rest of a sentence.
@@ -193,16 +257,25 @@ bool store_mark(PersistentMemory& node, uint64_t mark) {
   return stored;
 }
 
-// A power cut leaves what was there, a node that is not formatted, or one that is.
-bool write_top(PersistentMemory& node, uint64_t log_size) {
+// The first `size` bytes: the mark and zeros. A power cut leaves what was there, a node that is not formatted, or one
+// that is.
+bool write_top(PersistentMemory& node, uint64_t log_size, uint64_t size) {
   NodeTop top{.mark = mark_of_a_node, .log_size = log_size, .check = 0, .unused = 0};
   top.check = top.right_check();
-  std::array<std::byte, 2 * log_at> begin{};  // with the log's own first page
+  std::array<std::byte, size_of_tops> begin{};
   std::memcpy(begin.data(), &top, sizeof top);
-  const Bytes rest = std::span(begin).subspan(sizeof top.mark);
-  if (!store_mark(node, 0) || !node.store(sizeof top.mark, rest) || !node.flush(0, begin.size())) return false;
+  const Bytes rest = std::span(begin).first(size).subspan(sizeof top.mark);
+  if (!store_mark(node, 0) || !node.store(sizeof top.mark, rest) || !node.flush(0, size)) return false;
   node.fence();
   return store_mark(node, mark_of_a_node);
+}
+
+std::unexpected<Error> refuse_to_write(const OpenNode& open, std::string& trouble) {
+  return refuse_memory(
+      trouble,
+      node_name(open.place.path) +
+          " cannot be written at its beginning. It has a bad block there: clear it (ndctl clear-errors)",
+      0, Errc::io_error);
 }
 
 }  // namespace
@@ -249,20 +322,19 @@ bool is_dax_node(const std::filesystem::path& path) {
 }
 
 Result<std::unique_ptr<MappedMemory>> open_dax_log(const std::filesystem::path& path, std::string& trouble) {
-  DaxFacts facts;
-  VB_ASSIGN(OpenNode open, open_node(path, /*locked=*/true, trouble));
-  VB_ASSIGN(const uint64_t log_size, read_top(path, facts, trouble));
-  if (log_size == 0) {
+  VB_ASSIGN(OpenNode open, open_node(path, Use::own, trouble));
+  VB_ASSIGN(const DaxFormat found, read_top(path, Use::look, trouble));
+  if (found.log_size == 0) {
     return refuse_memory(trouble,
                          fmt::format("{} is not formatted. If nothing there is needed: verbena device format {}",
                                      node_name(path), path.string()),
                          0, Errc::unsupported);
   }
-  return map_node(open, log_at, log_size, trouble);
+  return map_node(open, log_at, found.log_size, trouble);
 }
 
 Result<std::string> check_dax_node(const std::filesystem::path& path, std::string& trouble) {
-  VB_ASSIGN(const DaxFormat found, look_at_dax_node(path, trouble));
+  VB_ASSIGN(const DaxFormat found, read_top(path, Use::write, trouble));
   if (found.log_size == 0) {
     return refuse_memory(trouble, node_name(path) + " is not formatted (verbena device format)", 0, Errc::unsupported);
   }
@@ -271,23 +343,30 @@ Result<std::string> check_dax_node(const std::filesystem::path& path, std::strin
 }
 
 Result<DaxFormat> look_at_dax_node(const std::filesystem::path& path, std::string& trouble) {
-  DaxFormat found;
-  VB_ASSIGN(found.log_size, read_top(path, found.facts, trouble));
-  return found;
+  return read_top(path, Use::look, trouble);
 }
 
 Result<DaxFormat> format_dax_node(const std::filesystem::path& path, uint64_t log_size, bool force,
                                   std::string& trouble) {
-  VB_ASSIGN(OpenNode open, open_node(path, /*locked=*/true, trouble));
-  const DaxFacts facts = open.facts;
-  if (open.mapped(log_at + log_size) > facts.size) {
+  VB_ASSIGN(OpenNode open, open_node(path, Use::own, trouble));
+  const bool has_room = open.mapped(log_at + log_size) <= open.facts.size;
+  VB_ASSIGN(const auto node, map_node(open, 0, has_room ? log_at + log_size : size_of_tops, trouble));
+  const NodeState before = state_of(*node, open);
+  DaxFormat made{.facts = open.facts, .log_size = log_size, .is_held = before.is_held};
+  if (before.log_behind != 0 && !force) {
+    if (!write_top(*node, before.log_behind, log_at)) return refuse_to_write(open, trouble);
+    made.log_size = before.log_behind;
+    made.is_kept = true;
+    return made;
+  }
+  if (!has_room) {
     return refuse_memory(trouble,
-                         fmt::format("{} has {}, and a log needs {}", node_name(path), format_size(facts.size),
+                         fmt::format("{} has {}, and a log needs {}", node_name(path), format_size(open.facts.size),
                                      format_size(open.mapped(log_at + log_size))),
                          0, Errc::insufficient_storage);
   }
-  VB_ASSIGN(const auto node, map_node(open, 0, log_at + log_size, trouble));
-  const std::string found = force ? "" : what_is_there(*node);
+  std::string found = force ? "" : what_is_there(*node);
+  if (before.is_held && !found.empty()) found += ", which is running, or was not stopped in order";
   if (!found.empty()) {
     return refuse_memory(trouble,
                          fmt::format("{} {}. Nothing was changed. --force makes a new log there: what is in the first "
@@ -295,14 +374,8 @@ Result<DaxFormat> format_dax_node(const std::filesystem::path& path, uint64_t lo
                                      node_name(path), found, format_size(log_at + log_size)),
                          0, Errc::unsupported);
   }
-  if (!write_top(*node, log_size)) {
-    return refuse_memory(trouble,
-                         node_name(path) +
-                             " cannot be written at its beginning. It has a bad block there: clear "
-                             "it (ndctl clear-errors)",
-                         0, Errc::io_error);
-  }
-  return DaxFormat{.facts = facts, .log_size = log_size};
+  if (!write_top(*node, log_size, size_of_tops)) return refuse_to_write(open, trouble);
+  return made;
 }
 
 }  // namespace verbena::store::local

@@ -38,8 +38,8 @@ uint64_t bad_bytes(const std::filesystem::path& badblocks, uint64_t from = 0, ui
 bool is_dax_node(const std::filesystem::path& path);
 
 // The log of a formatted node. It belongs to the caller alone until destroyed, as far as locks reach: other names of
-// the device are found by a lock in sysfs, but not those in a container with a network of its own, which has another
-// sysfs. `trouble` receives why not.
+// the device are found by a lock on a file in sysfs, which every user may take, but not those in a container with a
+// network of its own, which has another sysfs. `trouble` receives why not.
 Result<std::unique_ptr<MappedMemory>> open_dax_log(const std::filesystem::path& path, std::string& trouble);
 // As check_persistent_memory().
 Result<std::string> check_dax_node(const std::filesystem::path& path, std::string& trouble);
@@ -47,10 +47,14 @@ Result<std::string> check_dax_node(const std::filesystem::path& path, std::strin
 struct DaxFormat {
   DaxFacts facts;
   uint64_t log_size = 0;  // 0: it is not formatted
+  bool is_held = false;   // a store has the log (or had the one before) and has not given it back
+  bool is_kept = false;   // the log was there, and was left as it is
 };
+// Writes nothing, and needs no right to.
 Result<DaxFormat> look_at_dax_node(const std::filesystem::path& path, std::string& trouble);
 // Makes place for a log of this size. Without `force` refuses a node that has any bytes but zeros where the log will
-// be, or whose bytes there cannot be read.
+// be, or whose bytes there cannot be read; but if only the node's own first page is lost, and the log behind it is
+// whole, that page is written again for it, and nothing else.
 Result<DaxFormat> format_dax_node(const std::filesystem::path& path, uint64_t log_size, bool force,
                                   std::string& trouble);
 

@@ -12,7 +12,10 @@
 // A device that is lost for good may be replaced by an empty one (accept_data_loss). Then the index's row is first, so
 // that a crash leaves a VERSION of the old device and a new one without an owner: the next start does the same. The row
 // also says from then on which volumes are lost with the old device, so no later start has to be told.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/log.h"
@@ -318,6 +321,21 @@ void Engine::begin_written_generation() {
   writes_of_generation = writes;
 }
 
+namespace {
+
+// What the store holds back is much of a small disk, so that it is full sooner than its size says.
+void note_small_disk(const std::filesystem::path& directory, uint64_t free_bytes_min, uint64_t kept) {
+  constexpr uint64_t small = 4 * GiB;
+  std::error_code unknown;
+  const auto space = std::filesystem::space(directory, unknown);
+  if (unknown || space.capacity >= small) return;
+  log::warn("store: the file system of {} has {}: PUTs are refused when less than {} are free{}", directory.string(),
+            format_size(space.capacity), format_size(free_bytes_min),
+            kept == 0 ? "" : fmt::format(", and up to {} of freed space is kept", format_size(kept)));
+}
+
+}  // namespace
+
 Volumes::Options Engine::volume_options() {
   Volumes::Options out{.directory = options.directory / "volumes",
                        .fs = fs,
@@ -335,8 +353,10 @@ Volumes::Options Engine::volume_options() {
                        .tend = {}};
   if (!device_volumes) {
     out.keep_free = space_to_keep();
+    note_small_disk(options.directory, out.free_bytes_min, out.keep_free);
     return out;
   }
+  note_small_disk(options.directory, out.free_bytes_min, /*kept=*/0);  // the index's
   out.whole = true;
   out.directory = options.device;
   out.fs = device_volumes.get();

@@ -2,6 +2,7 @@
 #include "store/local/persistent_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 
 #include <fstream>
@@ -253,6 +254,14 @@ TEST_F(DaxNodes, ThatAreAnotherKindOfDeviceAreRefused) {
   std::filesystem::create_directories(stand_in.sys / "class/mem");
   std::filesystem::create_directory_symlink(stand_in.sys / "class/mem", device / "subsystem");
   expect_refusal("is no device-dax node", Errc::unsupported, /*unfit=*/true);
+  // Nor are they opened.
+  const Fd watch(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  ASSERT_GE(::inotify_add_watch(watch.get(), node.c_str(), IN_OPEN), 0);
+  EXPECT_FALSE(real_persistent_memories().open(node, log_size, trouble));
+  EXPECT_FALSE(look_at_dax_node(node, trouble));
+  EXPECT_FALSE(format_dax_node(node, log_size, /*force=*/true, trouble));
+  std::array<char, 256> event;
+  EXPECT_EQ(::read(watch.get(), event.data(), event.size()), -1);
 }
 
 TEST_F(DaxNodes, WhoseSizeOrAlignmentIsNotKnownAreRefused) {
@@ -300,6 +309,51 @@ TEST_F(DaxNodes, WhoseFirstPageIsDamagedAreRefusedInWords) {
   EXPECT_NE(trouble.find("verbena device format --force " + node.string()), std::string::npos) << trouble;
 }
 
+// Whatever became of the page before the log: a format makes it again, and nothing else.
+TEST_F(DaxNodes, WhoseFirstPageAloneIsLostKeepTheirLog) {
+  format();
+  t.open();
+  t.make_bucket("b");
+  for (const std::string& lost : {std::string("\x11"), std::string(4096, '\0'), std::string(24, '\xff')}) {
+    ASSERT_TRUE(t.put("b", "k", conformance::pattern(3000, lost.size())));
+    kill_the_server();
+    const std::string before = bytes();
+    write_node(lost.size() == 1 ? 10 : 0, lost);
+    expect_refusal("the log behind that is whole", Errc::corrupt_object);
+    EXPECT_NE(trouble.find("nowhere else"), std::string::npos) << trouble;
+    EXPECT_NE(trouble.find("verbena device format " + node.string()), std::string::npos) << trouble;
+    const auto made = format_dax_node(node, 2 * log_size, /*force=*/false, trouble);
+    ASSERT_TRUE(made) << trouble;
+    EXPECT_TRUE(made->is_kept && made->is_held);
+    EXPECT_EQ(made->log_size, log_size);
+    EXPECT_EQ(bytes(), before);
+    t.open();
+    EXPECT_EQ(*t.get("b", "k"), conformance::pattern(3000, lost.size()));
+  }
+}
+
+TEST_F(DaxNodes, WithOtherDataBeforeAWholeLogAreNotFormatted) {
+  format();
+  t.open();
+  t.close();
+  write_node(0, std::string(100, 'x'));
+  EXPECT_FALSE(format_dax_node(node, log_size, /*force=*/false, trouble));
+  EXPECT_NE(trouble.find("holds data. Nothing was changed"), std::string::npos) << trouble;
+}
+
+TEST_F(DaxNodes, TellThatTheirLogIsHeld) {
+  format();
+  EXPECT_FALSE(look_at_dax_node(node, trouble)->is_held);
+  t.open();
+  EXPECT_TRUE(look_at_dax_node(node, trouble)->is_held);
+  kill_the_server();
+  EXPECT_FALSE(format_dax_node(node, log_size, /*force=*/false, trouble));
+  EXPECT_NE(trouble.find("is running, or was not stopped in order. Nothing was changed"), std::string::npos) << trouble;
+  t.open();
+  t.close();
+  EXPECT_FALSE(look_at_dax_node(node, trouble)->is_held);
+}
+
 // A poisoned line: here a page that the file has lost.
 TEST_F(DaxNodes, WhoseFirstPageCannotBeReadAreRefusedInWords) {
   format();
@@ -322,7 +376,9 @@ TEST_F(DaxNodes, BelongToOneServerByWhateverName) {
   // Another inode with the same number, as mknod makes one in a container.
   const auto first = std::exchange(node, root / "other");
   std::filesystem::copy_file(first, node);
-  expect_refusal("is in use by another server", Errc::service_unavailable);
+  expect_refusal("is in use by another server by another name, or another process has the lock of " +
+                     (stand_in.sys / "dev/char/0:0/size").string(),
+                 Errc::service_unavailable);
 }
 
 // Locks do not reach a container that has a /dev and a /sys of its own.

@@ -10,6 +10,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
+#include "store/local/pmem_log_top.h"
 #include "store/store.h"
 
 namespace verbena::store::local {
@@ -42,6 +43,15 @@ struct LogTop {
 std::unexpected<Error> unusable_log() { return fail(Errc::corrupt_object, "store: log on persistent memory"); }
 
 }  // namespace
+
+std::optional<PmemLogFacts> look_at_pmem_log(const PersistentMemory& memory, uint64_t offset) {
+  LogTop top;
+  uint64_t held = 0;
+  if (!memory.load(room_of(top), offset) || top.check != top.right_check()) return std::nullopt;
+  if (top.mark != log_mark && top.mark != older_mark) return std::nullopt;
+  const bool is_read = memory.load(room_of(held), offset + held_at);
+  return PmemLogFacts{.size = top.size, .is_held = !is_read || held == (top.id | 1)};
+}
 
 struct PmemLog::Header {
   uint64_t published = 0;  // word(place); 0 until then

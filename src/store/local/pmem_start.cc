@@ -36,6 +36,60 @@ Result<std::optional<uint64_t>> log_id_in(Index& index, const std::string& key) 
   return id;
 }
 
+// The logs that have nothing of this store, whatever can be read there: the one that was over last, and while one is
+// made instead, that one before it. An older program reads the first.
+Result<std::vector<uint64_t>> logs_over(Index& index) {
+  const auto row = index.get(Family::meta, keys::pmem_over());
+  if (!row && row.error() == Errc::not_found) return std::vector<uint64_t>();
+  if (!row) return std::unexpected(row.error());
+  std::vector<uint64_t> ids;
+  const char* const end = row->data() + row->size();
+  for (const char* at = row->data();;) {
+    uint64_t id = 0;
+    const auto [next, ec] = std::from_chars(at, end, id);
+    if (ec != std::errc()) return fail(Errc::corrupt_object, "store: record of the logs on persistent memory");
+    ids.push_back(id);
+    if (next == end) return ids;
+    at = next + 1;
+  }
+}
+
+bool contains(const std::vector<uint64_t>& ids, std::optional<uint64_t> id) {
+  return id && std::ranges::find(ids, *id) != ids.end();
+}
+
+// Whether a node has the log of another store that did not give it back. The lock of a node does not reach into every
+// container (dax_node.h); a file's does.
+Result<bool> is_anothers(Index& index, const PmemLog& log) {
+  std::string unused;
+  const auto id = log.id(unused);
+  if (!log.place().is_node || !id || !*id || !log.is_held(**id)) return false;
+  VB_ASSIGN(const auto wanted, log_id_in(index, keys::pmem_log()));
+  VB_ASSIGN(const auto over, logs_over(index));
+  return *id != wanted && !contains(over, *id);
+}
+
+// accept_data_loss says nothing of another store's objects.
+std::string held_words(const PmemLog& log) {
+  return "the log on persistent memory is that of another store, which is running, or was not stopped in order" +
+         log.place().named() + ". Objects of that store may be there alone. No object was changed, also not with " +
+         "accept_data_loss. " + log.place().another_log_advice();
+}
+
+// Before format(): a start that ends early leaves the new log or the one that was there, and neither is another
+// store's.
+Result<void> announce_log(Index& index, const PmemLog& log, uint64_t id) {
+  std::string unused;
+  const auto there = log.id(unused);
+  VB_ASSIGN(const auto over, logs_over(index));
+  std::string row = std::to_string(id);
+  if (there && contains(over, *there)) row += " " + std::to_string(**there);
+  Batch batch(index);
+  batch.put(Family::meta, keys::pmem_over(), row);
+  VB_TRY(index.write(batch));
+  return index.sync();
+}
+
 // An object that the log has acknowledged and cannot give.
 struct Lost {
   uint64_t place = 0;
@@ -164,7 +218,7 @@ Result<void> Engine::map_pmem() {
 // Decides which log it is.
 Result<void> Engine::open_pmem() {
   VB_ASSIGN(const auto wanted, log_id_in(*index, keys::pmem_log()));
-  VB_ASSIGN(const auto over, log_id_in(*index, keys::pmem_over()));
+  VB_ASSIGN(const auto over, logs_over(*index));
   if (pmem == nullptr) {
     if (!wanted) return {};
     if (!options.accept_data_loss) {
@@ -173,6 +227,7 @@ Result<void> Engine::open_pmem() {
     log::error("store: the log on persistent memory is given up: accept_data_loss is set");
     Batch batch(*index);
     batch.erase(Family::meta, keys::pmem_log());
+    batch.put(Family::meta, keys::pmem_over(), std::to_string(*wanted));
     VB_TRY(index->write(batch));
     return index->sync();
   }
@@ -180,7 +235,7 @@ Result<void> Engine::open_pmem() {
   const auto older = pmem->older_id();
   if (older && options.accept_data_loss) return use_pmem(0);
   if (older && (!wanted || older == wanted)) {
-    if (older != over && !pmem->is_older_empty(*older)) {
+    if (!contains(over, older) && !pmem->is_older_empty(*older)) {
       return refuse_pmem("the log on persistent memory is of an older program: start that once and stop it" + where);
     }
     return replace_older_pmem(wanted);
@@ -197,14 +252,9 @@ Result<void> Engine::open_pmem() {
         (id ? "the log on persistent memory is another store's" : "the log on persistent memory is missing") + where);
   }
   // No log of this store: one that has nothing for its own store may be overwritten.
-  if (id && id != over) {
-    // The lock of a node does not reach into every container (dax_node.h).
-    if (pmem->place().is_node && pmem->is_held(*id)) {
-      return refuse_unneeded_pmem(
-          "the log on persistent memory is that of another store, which is running, or was not stopped "
-          "in order" +
-          where);
-    }
+  if (id && !contains(over, id)) {
+    VB_ASSIGN(const bool others, is_anothers(*index, *pmem));
+    if (others) return refuse(held_words(*pmem));
     const auto contents = pmem->recover(*id);
     if (!contents.waiting.empty() || !contents.damage.empty()) {
       return refuse_pmem("the log on persistent memory has " + std::to_string(contents.waiting.size()) +
@@ -225,11 +275,22 @@ Result<void> Engine::replace_older_pmem(std::optional<uint64_t> named) {
 Result<void> Engine::use_pmem(uint64_t id) {
   if (id == 0) {
     pmem_id = new_log_id();
+    VB_TRY(announce_log(*index, *pmem, pmem_id));
+    VB_ASSIGN(const bool others, is_anothers(*index, *pmem));
+    if (others) return refuse(held_words(*pmem));
     if (!pmem->format(pmem_id)) return refuse_broken_pmem();
     Batch batch(*index);
     batch.put(Family::meta, keys::pmem_log(), std::to_string(pmem_id));
+    batch.erase(Family::meta, keys::pmem_over());
     VB_TRY(index->write(batch));
     VB_TRY(index->sync());
+    // A store in another container may have made its own meanwhile.
+    std::string trouble;
+    const auto there = pmem->id(trouble);
+    if (!there || *there != pmem_id || !pmem->is_held(pmem_id)) {
+      VB_TRY(end_pmem_log());
+      return refuse(held_words(*pmem));
+    }
     log::info("store: {} of persistent memory in {}, lines are written back by {}", format_size(pmem->size()),
               options.pmem.string(), line_write_back());
     return {};

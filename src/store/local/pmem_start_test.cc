@@ -1,4 +1,6 @@
 // Starts of the engine with persistent memory: records of the log that are damaged, and refusals.
+#include <cstring>
+
 #include "store/local/test_pmem.h"
 #include "store/logic/keys.h"
 #include "store/logic/record.h"
@@ -426,6 +428,107 @@ TEST_F(PmemRefused, ASecondServerOnOneMemory) {
   other.options.pmem = "/pmem";
   other.options.pmem_memories = &memories;
   EXPECT_EQ(other.try_open().error(), Errc::service_unavailable);
+}
+
+// --- A node that other stores may have
+// ----------------------------------------------------------------------------------------------------
+
+class PmemNode : public Pmem {
+ protected:
+  PmemNode() {
+    memories.be_a_node();
+    other.options.pmem = t.options.pmem;
+    other.options.pmem_log_size = t.options.pmem_log_size;
+    other.options.pmem_memories = &memories;
+    other.options.trouble = &trouble;
+  }
+  // The node has the log of another store, which was not stopped in order and has nothing there.
+  void let_another_be_killed() {
+    other.open();
+    other_disk.fail_at(0, Fault::crash);
+    other.close();
+    other_disk.crash(Loss::unsynced, 1);
+    memories.cut(1);
+  }
+  void expect_refusal_of_a_held_log() {
+    const auto before = memories.bytes();
+    ASSERT_FALSE(t.try_open());
+    for (const char* words : {"another store, which is running, or was not stopped in order", "No object was changed",
+                              "verbena device format --force"}) {
+      EXPECT_NE(trouble.find(words), std::string::npos) << trouble;
+    }
+    EXPECT_EQ(memories.bytes(), before);
+  }
+
+  FaultyFileSystem other_disk;
+  TestStore other{&other_disk};
+};
+
+TEST_F(PmemNode, IsNotLostToItsStoreByAFirstLogThatIsCut) {
+  for (uint64_t at = 0; at < 40; ++at) {
+    trouble.clear();
+    memories.cut_at(at, [this] { fs.fail_at(0, Fault::crash); });
+    (void)t.try_open();
+    ASSERT_EQ(trouble.find("another store"), std::string::npos) << at << ": " << trouble;
+    power_cut(at);
+  }
+  t.open();
+}
+
+TEST_F(PmemNode, WhoseLogWasGivenUpMayBeNamedAgain) {
+  t.open();
+  power_cut();
+  t.options.pmem.clear();
+  t.options.accept_data_loss = true;
+  t.open();
+  t.close();
+  t.options.accept_data_loss = false;
+  t.options.pmem = "/pmem";
+  ASSERT_TRUE(t.try_open()) << trouble;
+}
+
+TEST_F(PmemNode, WithALogThatAnotherStoreHoldsIsNotOverwrittenByConsentToDataLoss) {
+  let_another_be_killed();
+  expect_refusal_of_a_held_log();
+  t.options.accept_data_loss = true;
+  expect_refusal_of_a_held_log();
+  t.options.accept_data_loss = false;
+  other.open();
+  other.close();
+  ASSERT_TRUE(t.try_open()) << trouble;  // given back
+}
+
+TEST_F(PmemNode, ThatAnotherStoreTakesAfterItWasLookedAtIsRefused) {
+  other.open();
+  other.close();
+  const auto given_back = memories.bytes();
+  uint64_t id = 0;
+  std::memcpy(&id, given_back.data() + 8, sizeof id);
+  uint64_t looks = 0;
+  memories.before_loads([&](uint64_t offset) {
+    constexpr uint64_t held_at = 128;
+    if (offset != held_at || ++looks != 2) return;
+    id |= 1;
+    for (size_t i = 0; i < sizeof id; ++i) memories.set(held_at + i, std::as_bytes(std::span(&id, 1))[i]);
+  });
+  ASSERT_FALSE(t.try_open());
+  EXPECT_NE(trouble.find("another store, which is running"), std::string::npos) << trouble;
+  EXPECT_EQ(looks, 2u);
+  EXPECT_EQ(memories.bytes()[8], given_back[8]) << "nothing was formatted";
+  memories.before_loads({});
+}
+
+TEST_F(PmemNode, ThatAnotherStoreTakesWhileALogIsMadeIsRefused) {
+  memories.before_loads([&, changed = false](uint64_t offset) mutable {
+    if (offset != 0 || changed || memories.bytes()[0] == std::byte{0}) return;
+    changed = true;
+    memories.change(8);  // what is there is no longer the log that was made
+  });
+  ASSERT_FALSE(t.try_open());
+  EXPECT_NE(trouble.find("another store, which is running"), std::string::npos) << trouble;
+  memories.before_loads({});
+  memories.replace();
+  ASSERT_TRUE(t.try_open()) << "the index names no log: " << trouble;
 }
 
 }  // namespace

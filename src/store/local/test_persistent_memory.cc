@@ -10,7 +10,7 @@ namespace verbena::store::local {
 class ModelMemory final : public PersistentMemory {
  public:
   ModelMemory(ModelMemories& all, const std::filesystem::path& folder)
-      : all_(all), place_{.path = folder / pmem_file_name} {}
+      : all_(all), place_{.path = folder / pmem_file_name, .is_node = all.is_node_} {}
   ~ModelMemory() override {
     const std::lock_guard lock(all_.mutex_);
     all_.open_ = false;
@@ -19,7 +19,12 @@ class ModelMemory final : public PersistentMemory {
   uint64_t size() const override { return all_.now_.size(); }
 
   bool load(MutableBytes into, uint64_t offset) const override {
-    const std::lock_guard lock(all_.mutex_);
+    std::unique_lock lock(all_.mutex_);
+    if (const auto before = all_.before_loads_) {
+      lock.unlock();
+      before(offset);
+      lock.lock();
+    }
     if (all_.is_poisoned(offset, into.size())) return false;
     if (!into.empty()) std::memcpy(into.data(), all_.now_.data() + offset, into.size());
     return true;
@@ -150,6 +155,11 @@ void ModelMemories::cut_at(uint64_t call, std::function<void()> then) {
 void ModelMemories::before_next_store(std::function<void()> then) {
   const std::lock_guard lock(mutex_);
   before_store_ = std::move(then);
+}
+
+void ModelMemories::before_loads(std::function<void(uint64_t offset)> then) {
+  const std::lock_guard lock(mutex_);
+  before_loads_ = std::move(then);
 }
 
 bool ModelMemories::was_cut() const {

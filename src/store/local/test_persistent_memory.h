@@ -31,6 +31,10 @@ class ModelMemories final : public PersistentMemories {
   // Called once, before the next store of bytes, without a lock: what else happens while an object is being appended.
   void before_next_store(std::function<void()> then);
 
+  void be_a_node() { is_node_ = true; }  // those that are opened from here on have a node's place
+  // Called before each load, without a lock, with its offset.
+  void before_loads(std::function<void(uint64_t offset)> then);
+
   void poison(uint64_t offset);             // the line cannot be touched any more
   void change(uint64_t offset);             // another process's write of one byte, durable
   void set(uint64_t offset, std::byte to);  // likewise
@@ -63,6 +67,8 @@ class ModelMemories final : public PersistentMemories {
   std::vector<uint64_t> poisoned_;
   uint64_t calls_ = 0, cut_at_ = UINT64_MAX;
   std::function<void()> then_, before_store_;
+  std::function<void(uint64_t)> before_loads_;
+  bool is_node_ = false;
   bool off_ = false, open_ = false;
 };
 
