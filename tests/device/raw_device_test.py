@@ -74,7 +74,7 @@ def a_device_with_data_is_refused(device, folder):
     image = pathlib.Path(folder) / "a file"
     image.write_bytes(b"x" * 4096)
     refused(verbena("device", "format", image), "is no block device")
-    refused(verbena("device", "format", "/dev/null"), "is no block device")
+    refused(verbena("device", "format", "/dev/null"), "is a character device that is no device-dax node")
     refused(verbena("device", "format", "/dev/no-such-disk"), "is missing")
     if has_programs("mkfs.ext4", "dumpe2fs"):
         subprocess.run(["mkfs.ext4", "-q", "-F", device], check=True)
