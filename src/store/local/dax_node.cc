@@ -139,7 +139,8 @@ Result<dev_t> dax_number(const std::filesystem::path& path, std::string& trouble
   const auto number = device_number(is);
   std::error_code unknown;
   if (!number || std::filesystem::canonical(device_of(*number) / "subsystem", unknown).filename() != "dax")
-    return refuse_memory(trouble, node_name(path) + " is a character device that is no device-dax node", 0, Errc::unsupported);
+    return refuse_memory(trouble, node_name(path) + " is a character device that is no device-dax node", 0,
+                         Errc::unsupported);
   return *number;
 }
 
