@@ -203,7 +203,7 @@ NodeState state_of(const PersistentMemory& node, const OpenNode& open) {
     state.log_size = top.log_size;
     return state;
   }
-  // Of a page of ours the rest is zeros: one with other bytes is somebody else's.
+  // Of a page of ours the rest is zeros: one with other bytes is not ours.
   const bool may_be_ours =
       !is_read || is_marked || std::memcmp(page.data() + sizeof top, nothing.data(), log_at - sizeof top) == 0;
   const bool is_whole = log && log->size != 0 && log->size % log_at == 0 && open.has_room_for(log->size);
