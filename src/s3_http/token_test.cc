@@ -1,4 +1,6 @@
 // x-amz-rdma-token, case by case.
+#include <fmt/core.h>
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
