@@ -70,7 +70,7 @@ TEST_F(LimitedCall, AResultThatComesLateEndsOnItsThreadAndIsCountedUntilThen) {
 TEST_F(LimitedCall, AResultThatComesLateIsKeptByWhoeverAsksForIt) {
   std::promise<Result> kept;
   const auto brought = limited_call(blocked(), left_alone_, deadline_in({}), {}, NoThread::give_up, [&](Result late) {
-    EXPECT_EQ(left_alone_, 1u) << "whoever counts none left alone finds what they have brought";
+    EXPECT_EQ(left_alone_, 1u) << "a caller that counts no calls left alone finds their results";
     kept.set_value(std::move(late));
   });
   ASSERT_FALSE(brought);

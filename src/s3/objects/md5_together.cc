@@ -82,8 +82,7 @@ void join(const boost::asio::any_io_executor& loop, Md5::More more, Handler hand
   if (batch == nullptr || !batch->takes_from(loop, more.bytes.size())) {
     batch = std::make_shared<Batch>(loop);
     of_thread().open = batch;
-    batch->add(more, std::move(handler));
-    return batch->compute_soon();
+    batch->compute_soon();
   }
   batch->add(more, std::move(handler));
 }

@@ -33,7 +33,7 @@ std::string scrub();
 std::string volume_clean(uint64_t volume);
 std::string space_kept();  // volumes may have space that no extent names
 std::string pmem_log();    // the id of the log on persistent memory, which may have objects that the index does not
-std::string pmem_over();   // the id of one that has none, whatever can be read there
+std::string pmem_over();   // the ids of those that have none, whatever can be read there
 std::string device();      // the device that has the volumes (device_bond.h)
 std::string dead_prefix();
 std::string dead(uint64_t blob);

@@ -203,11 +203,11 @@ TEST_F(DaxNodes, BeyondTheLogBelongToNobody) {
 
 TEST_F(DaxNodes, AreNotFormattedByAStart) {
   expect_refusal("is not formatted", Errc::unsupported);
-  write_node(100, "somebody's");
+  write_node(100, "other data");
   t.options.accept_data_loss = true;  // says nothing of others' data
   EXPECT_FALSE(t.try_open());
   EXPECT_NE(trouble.find("verbena device format " + node.string()), std::string::npos) << trouble;
-  EXPECT_EQ(bytes().substr(100, 10), "somebody's");
+  EXPECT_EQ(bytes().substr(100, 10), "other data");
 }
 
 TEST_F(DaxNodes, WithDataAreFormattedByForceAlone) {

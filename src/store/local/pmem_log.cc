@@ -23,6 +23,8 @@ constexpr uint64_t older_mark = 0x31474f4c4d454250;  // "PBEMLOG1": its records'
 constexpr uint64_t head_at = cache_line, held_at = 2 * cache_line, ring_at = 4096;
 constexpr uint32_t of_object = 1, of_nothing = 2;  // of_nothing: fills the ring up to its end
 
+// Not 0, whatever the id.
+constexpr uint64_t held_word(uint64_t id) { return id | 1; }
 constexpr uint64_t lines(uint64_t bytes) { return (bytes + cache_line - 1) / cache_line * cache_line; }
 
 template <class T>
@@ -50,7 +52,7 @@ std::optional<PmemLogFacts> look_at_pmem_log(const PersistentMemory& memory, uin
   if (!memory.load(room_of(top), offset) || top.check != top.right_check()) return std::nullopt;
   if (top.mark != log_mark && top.mark != older_mark) return std::nullopt;
   const bool is_read = memory.load(room_of(held), offset + held_at);
-  return PmemLogFacts{.size = top.size, .is_held = !is_read || held == (top.id | 1)};
+  return PmemLogFacts{.size = top.size, .is_held = !is_read || held == held_word(top.id)};
 }
 
 struct PmemLog::Header {
@@ -151,7 +153,7 @@ Result<void> PmemLog::format(uint64_t id) {
   top.check = top.right_check();
   const Bytes rest = plain_bytes(top).subspan(sizeof top.mark);
   const bool written = store_durably(0, 0) && memory_->store(sizeof top.mark, rest) && memory_->flush(0, sizeof top) &&
-                       store_durably(head_at, head_word(0)) && store_durably(held_at, held_word()) &&
+                       store_durably(head_at, head_word(0)) && store_durably(held_at, held_word(id_)) &&
                        store_durably(0, log_mark);
   if (!written) return verbena::fail(Errc::io_error, "store: persistent memory cannot be written");
   head_ = tail_ = 0;
@@ -161,12 +163,12 @@ Result<void> PmemLog::format(uint64_t id) {
 
 bool PmemLog::is_held(uint64_t id) const {
   uint64_t stored = 0;
-  return !memory_->load(room_of(stored), held_at) || stored == (id | 1);
+  return !memory_->load(room_of(stored), held_at) || stored == held_word(id);
 }
 
 void PmemLog::hold() {
   const std::lock_guard lock(mutex_);
-  if (!store_durably(held_at, held_word())) fail();
+  if (!store_durably(held_at, held_word(id_))) fail();
 }
 
 void PmemLog::give_back() {

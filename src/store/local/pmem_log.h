@@ -124,7 +124,6 @@ class PmemLog {
   std::string what_is_at(uint64_t place) const;
   std::vector<Seen> walk(Contents& contents);
   bool write(uint64_t place, Header header, const Record& record);
-  uint64_t held_word() const { return id_ | 1; }
   bool store_durably(uint64_t offset, uint64_t number);
   bool fill_up();
   void end(uint64_t place);
