@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs CTest's tests of some labels; or once more, one at a time, those that failed, if they are at most three: one that
-passes then is flaky (tools/failed_tests.py names it) and does not fail the run.
+passes then is flaky (tools/failed_tests.py names it) and does not fail the run. Tests with the label `new_seeds` are not
+run once more: they draw others each time, and a pass of other seeds says nothing of the one that failed.
 
 usage: run_tests.py BUILD LABELS [CTEST-ARGUMENT...]
        run_tests.py --again BUILD
@@ -30,7 +31,7 @@ def again(build):
     if not 0 < len(failed) <= AGAIN_MAX:
         return 1
     print(f"==> again, alone, what failed in {build}", file=sys.stderr, flush=True)
-    return ctest(build, "again.xml", "--rerun-failed")
+    return ctest(build, "again.xml", "--rerun-failed", "-LE", "^new_seeds$")
 
 
 if __name__ == "__main__":
