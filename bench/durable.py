@@ -40,9 +40,8 @@ PUTS = [("PUT 4 KiB", "http", 4 * KIB, 16, None),
         ("PUT 16 MiB, unsigned payload", "unsigned", 16 * MIB, 4, 0.8),
         ("native PUT 64 KiB", "native", 64 * KIB, 16, 0.8)]
 EARLIER_4K = (11_400, 13_700)  # PUTs of 4 KiB a second before free space was kept, of another hour: twice that is wanted
-# Sections that stay when the page is written anew: why rows are missed, of the commit that it names, and a run.
+# A section that stays when the page is written anew: why rows are missed, of the commit that it names.
 CAUSES = ("<!-- causes -->", "<!-- end of causes -->")
-EARLIER = ("<!-- an earlier run -->", "<!-- end of it -->")
 KEYS, STEADY_CALLERS = 1008, 16  # of the row that overwrites the same keys for minutes
 FILES, FILE_SIZE = 4, 256 * MIB  # of fio: as long as the volumes that are made ahead
 COUNTED_PUTS = 10_000
@@ -228,7 +227,7 @@ def counts_table(folder, seconds):
 def document(options, tables, took):
     info = report.machine()
     fio_version = subprocess.run(["fio", "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    lines = ["# Durable writes", "", "Written by `./dev bench durable --page`, but for the causes and the earlier run, which name their commits.", "",
+    lines = ["# Durable writes", "", "Written by `./dev bench durable --page`, but for the causes, which name their commit.", "",
              f"- Machine: {info['machine']}; {info['system']}; load at the end {info['load']}, "
              f"{options.load} while the rates were measured",
              f"- Verbena at {info['commit']}, {fio_version}; {options.rounds} rounds of {options.seconds:g} s a row, "
@@ -288,9 +287,8 @@ def main():
         page = ROOT / "docs" / "performance-durable.md"
         before = page.read_text(encoding="utf-8") if page.exists() else ""
         text = document(options, tables, time.monotonic() - began)
-        for marks in (CAUSES, EARLIER):
-            if section := report.section_of(before, marks):
-                text = report.merged(text, section, marks)
+        if section := report.section_of(before, CAUSES):
+            text = report.merged(text, section, CAUSES)
         page.write_text(text, encoding="utf-8")
 
 
