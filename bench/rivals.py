@@ -394,7 +394,7 @@ METHOD = [
     "Small files lie in 16 folders, one for each of 16 callers. Those that are listed are there before, written by the server's side "
     "where NFS exports its folder, and else by the client. Those that are created are synced one by one (fsync), the same promise as "
     "a PUT into a `sync` bucket gives; without it ext4 would answer from its client's page cache, and the disk would get the files "
-    "later. Verbena's callers use batches: 256 objects in a PUT_MANY or "
+    "later. Verbena's callers use batches: at most 256 objects in a PUT_MANY or "
     "GET_MANY, 1,000 in a page of a listing, with the values in the row of that name. A file system has a call for each file: that is "
     "the difference which these rows show. The checkpoint is one caller's: buffered writes of 16 MiB and fsync, or one PUT.",
     "",
