@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/log_limit.h"
+#include "events/look_pause.h"
 #include "events/run_task.h"
 
 namespace verbena::events {
@@ -155,14 +156,13 @@ void Delivery::loop() {
   }
 }
 
-// Counting costs more the more events there are: it is limited to a small part of the time.
 bool Delivery::has_work() {
   if (SteadyClock::now() >= next_look_) {
     const auto began = SteadyClock::now();
     const auto backlog = run_task(io_, store_.event_backlog(name_));
     if (backlog) queues_.load(name_, *backlog);
     const auto now = SteadyClock::now();
-    next_look_ = now + std::max<SteadyClock::duration>(options_.look_every, 10 * (now - began));
+    next_look_ = now + pause_after_look(options_.look_every, now - began);
   }
   if (!delivers()) stuck_.clear();  // reported by the leader
   return !stop_ && delivers() && !queues_.waiting(name_).empty();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "events/look_pause.h"
 #include "events/run_task.h"
 
 namespace verbena::events {
@@ -69,7 +70,6 @@ void GoneTargets::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-// Counting costs more the more events there are: it is limited to a small part of the time.
 void GoneTargets::loop() {
   SteadyClock::duration pause = options_.look_every;
   for (;;) {
@@ -85,7 +85,7 @@ void GoneTargets::loop() {
     } catch (const std::exception& e) {
       log::error("events: {}", e.what());
     }
-    pause = std::max<SteadyClock::duration>(options_.look_every, 10 * (SteadyClock::now() - began));
+    pause = pause_after_look(options_.look_every, SteadyClock::now() - began);
   }
 }
 

@@ -17,6 +17,7 @@
 
 #include "events/delivery.h"
 #include "events/event_file.h"
+#include "events/look_pause.h"
 #include "events/make_target.h"
 #include "events/run_task.h"
 #include "store/memory/test_store.h"
@@ -190,6 +191,14 @@ TEST_F(OrderTest, WhatWasReadInAnEarlierTimeOnDutyIsNotTold) {
   const Texts all = got_when([](const Texts& texts) { return std::ranges::count(texts, "11") != 0; });
   delivery_->stop();
   EXPECT_EQ(all, (Texts{"1", "2", "3", "11"}));
+}
+
+// One that was frozen for a minute while it counted, and became the leader, did not look for ten minutes: what other
+// servers had left waited for so long.
+TEST(LookPause, AServerThatWasFrozenWhileItCountedLooksAgainSoon) {
+  EXPECT_EQ(pause_after_look(1000ms, 1ms), 1s);
+  EXPECT_EQ(pause_after_look(1000ms, 500ms), 5s);
+  EXPECT_EQ(pause_after_look(1000ms, 69s), 10s);
 }
 
 TEST(TargetGate, NothingIsWrittenIntoAFile) {

@@ -190,10 +190,7 @@ std::string LocalEngine::check() {
   if (!report) return "fsck: " + describe(report.error());
   const bool damaged = !is_excused(*report) && report->damaged();
   if (!damaged && !was_orderly_) return {};
-  // Under a hot tier the bytes that volumes have are not compared: a block is left over at seed 1796078832012 (2,000
-  // operations), and it is not known why.
-  const bool compares = !has_kept_ && !hot_;
-  if (!damaged && report->orphan_extents == 0 && (!compares || allocated() <= report->extent_bytes)) return {};
+  if (!damaged && report->orphan_extents == 0 && (has_kept_ || allocated() <= report->extent_bytes)) return {};
   if (!damaged) {
     return fmt::format(
         "after an orderly end {} extents of {} bytes have no owner, and the volumes have {} bytes for {}",

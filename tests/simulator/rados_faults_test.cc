@@ -579,6 +579,43 @@ TEST_F(RadosFaults, EventsAreCountedAgainWhenACountingFailed) {
   EXPECT_GT(failed, 0u);
 }
 
+// A leader whose term ended while it counted took away the hint of a change that came after its successor's count: the
+// event waited for up to ten minutes.
+TEST_F(RadosFaults, WhoLeadsNoMoreTakesAwayNoHintOfEvents) {
+  t.options.timeout = seconds(60);
+  t.open();
+  t.make_bucket("b");
+  auto next = another("second"), other = another("third");
+  const auto has_events = [&] {
+    const auto backlog = t.run(next->event_backlog("q"));
+    return backlog && std::ranges::count(*backlog, bucket(), &EventBacklog::bucket) == 1;
+  };
+  model.hold("first", std::string(rados::servers_object), seconds(24));
+  model.hold("first", std::string(rados::events_object), seconds(28));
+  Steps steps;
+  auto counting = steps.begin(t.engine().event_backlog("q"));
+  steps.rest();
+  ASSERT_TRUE(eventually([&] { return next->leader_term() != 0 || other->leader_term() != 0; }, seconds(22)));
+  if (next->leader_term() == 0) std::swap(next, other);
+  EXPECT_FALSE(has_events());
+  auto writer = t.run(other->create("b", "k", std::nullopt));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(t.append(**writer, "x"));
+  ObjectInfo info;
+  info.size = 1;
+  CommitConditions conditions;
+  conditions.announcement = std::make_shared<const Told>();
+  ASSERT_TRUE(t.run((*writer)->commit(info, conditions)));
+  const auto is_hinted = [&] {
+    const auto rows = object(std::string(rados::events_object)).rows;
+    return std::ranges::any_of(rows, [](const auto& one) { return one.first.starts_with('h'); });
+  };
+  ASSERT_TRUE(eventually(is_hinted, seconds(3)));
+  EXPECT_TRUE(steps.end(std::move(counting)));
+  EXPECT_NE(next->leader_term(), 0u);
+  EXPECT_TRUE(eventually(has_events, seconds(2)));
+}
+
 // It waited for what later calls needed, too.
 TEST_F(RadosFaults, ALateCallIsBarredByTheFirstEpochAfterItsOwn) {
   t.open();

@@ -82,8 +82,13 @@ void Garbage::load_next() {
   load(id);
 }
 
+// A start that keeps no space is the last one to look, so the holes that it sees must be durable: an earlier one made
+// them without a sync, and after a power loss their blocks would be there again, and nothing would find them.
 void Garbage::load(uint64_t id) {
   auto found = find_free(id);
+  if (found && !volumes_.keeps_any()) {
+    if (const auto synced = sync_holes(id); !synced) found = std::unexpected(synced.error());
+  }
   std::unique_lock lock(mutex_);
   to_load_.erase(id);
   to_load_again_.erase(id);

@@ -145,6 +145,32 @@ TEST_F(Reuse, AStartThatKeepsNothingGivesAllBackForGood) {
   expect_same("stays", pattern(100'000, 1));
 }
 
+// Nor is that durable before the holes that an earlier start has made, of which nothing but its own end was synced.
+TEST_F(Reuse, AStartThatKeepsNothingFindsTheHolesOfTheOneBeforeDurable) {
+  ASSERT_TRUE(put("stays", pattern(100'000, 1)));
+  ASSERT_TRUE(put("goes", pattern(400'000, 2)));
+  t.reopen();  // nothing is appended to the volume any more
+  ASSERT_TRUE(t.remove("b", "goes"));
+  EXPECT_GT(usage().kept_bytes, 0u);
+  fs.set_capacity(fs.used_bytes());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (usage().kept_bytes != 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  fs.set_capacity(1 * TiB);
+  ASSERT_EQ(usage().kept_bytes, 0u);
+  t.options.keep_free = 0;
+  t.reopen();
+  t.expect_no_leak();
+  ASSERT_TRUE(put("small", "x"));  // whose sync makes all of the index durable
+  fs.fail_at(0, FaultyFileSystem::Fault::crash);
+  t.close();
+  fs.crash(FaultyFileSystem::Loss::unsynced, 1);
+  t.open();
+  t.expect_no_leak();
+  expect_same("stays", pattern(100'000, 1));
+}
+
 TEST_F(Reuse, AboveTheWatermarkSpaceGoesBackAndEmptyVolumesGo) {
   t.options.volume_size_max = 1 * MiB;
   t.options.keep_free = 2 * MiB;

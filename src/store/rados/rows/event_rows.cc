@@ -274,7 +274,9 @@ Task<Result<EventRows::Amount>> EventRows::count(std::string queue, uint64_t buc
   co_return amount;
 }
 
-Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
+// A server that was frozen meanwhile, so that another one took over and counted, takes away no hint and forgets none of
+// its own changes: they may be later than that count, and nothing else would tell the new leader of them.
+Task<Result<bool>> EventRows::recount(std::string queue, Known& known, uint64_t term) {
   // A copy of the current ones: later ones are for the next call.
   std::set<uint64_t> buckets;
   {
@@ -283,16 +285,17 @@ Task<Result<void>> EventRows::recount(std::string queue, Known& known) {
       buckets.insert(it->second);
     }
   }
-  auto done = co_await recount_these(queue, known, buckets);
-  if (done) co_return done;
+  auto done = co_await recount_these(queue, known, buckets, term);
+  if (done && *done) co_return done;
   const std::lock_guard lock(mutex_);
   for (const uint64_t bucket : buckets) left_.emplace(queue, bucket);
   co_return done;
 }
 
-// Adds to `buckets` those that others know of. After an error some may have been counted.
-Task<Result<void>> EventRows::recount_these(std::string queue, Known& known, std::set<uint64_t>& buckets) {
-  const uint64_t term = leader_.term(), rounds = rounds_();
+// Adds to `buckets` those that others know of. After an error, or where the term has ended, some may have been counted.
+Task<Result<bool>> EventRows::recount_these(std::string queue, Known& known, std::set<uint64_t>& buckets,
+                                            uint64_t term) {
+  const uint64_t rounds = rounds_();
   VB_CO_ASSIGN(const Rows hints, co_await of_all(row_of('h', queue, 0).substr(0, queue.size() + 2)));
   for (const auto& [row, token] : hints)
     buckets.insert(keys::read_number(std::string_view(row).substr(row.size() - 8)));
@@ -319,6 +322,7 @@ Task<Result<void>> EventRows::recount_these(std::string queue, Known& known, std
     known.term = term;
     known.rounds = rounds;
   }
+  if (leader_.term() != term) co_return false;
   // A hint that was renewed meanwhile has another token, and stays.
   for (const auto& [row, token] : hints) {
     librados::ObjectWriteOperation op;
@@ -327,7 +331,7 @@ Task<Result<void>> EventRows::recount_these(std::string queue, Known& known, std
     op.omap_rm_keys({row});
     (void)co_await registry_.cluster().write(Pool::index, std::string(events_object), std::move(op));
   }
-  co_return Result<void>{};
+  co_return true;
 }
 
 // Not counts of an earlier term: the later leader has reported its own since.
@@ -355,25 +359,30 @@ Task<Result<void>> EventRows::publish(std::string queue, Known& known) {
   co_return Result<void>{};
 }
 
-Task<Result<std::vector<EventBacklog>>> EventRows::backlog(std::string queue) {
+Task<Result<std::vector<EventBacklog>>> EventRows::as_told(std::string queue) {
   std::vector<EventBacklog> backlog;
-  if (!leader_.holds()) {
-    VB_CO_ASSIGN(const Rows told, co_await of_all(row_of('w', queue, 0).substr(0, queue.size() + 2)));
-    for (const auto& [row, value] : told) {
-      if (value.size() != 16) co_return fail(Errc::corrupt_object, "rados: events");
-      backlog.push_back({keys::read_number(std::string_view(row).substr(row.size() - 8)),
-                         keys::read_number(std::string_view(value).substr(0, 8)),
-                         keys::read_number(std::string_view(value).substr(8))});
-    }
-    co_return backlog;
+  VB_CO_ASSIGN(const Rows told, co_await of_all(row_of('w', queue, 0).substr(0, queue.size() + 2)));
+  for (const auto& [row, value] : told) {
+    if (value.size() != 16) co_return fail(Errc::corrupt_object, "rados: events");
+    backlog.push_back({keys::read_number(std::string_view(row).substr(row.size() - 8)),
+                       keys::read_number(std::string_view(value).substr(0, 8)),
+                       keys::read_number(std::string_view(value).substr(8))});
   }
+  co_return backlog;
+}
+
+Task<Result<std::vector<EventBacklog>>> EventRows::backlog(std::string queue) {
+  const uint64_t term = leader_.term();
+  if (term == 0) co_return co_await as_told(std::move(queue));
   Known* known = nullptr;
   {
     const std::lock_guard lock(mutex_);
     known = &known_[queue];
   }
-  VB_CO_TRY(co_await recount(queue, *known));
+  VB_CO_ASSIGN(const bool counted, co_await recount(queue, *known, term));
+  if (!counted) co_return co_await as_told(std::move(queue));
   VB_CO_TRY(co_await publish(queue, *known));
+  std::vector<EventBacklog> backlog;
   for (const auto& [bucket, amount] : known->buckets) backlog.push_back({bucket, amount.events, amount.bytes});
   if (backlog.empty()) {
     const std::lock_guard lock(mutex_);

@@ -79,8 +79,10 @@ class EventRows {
   Task<Result<void>> names_in_tablets(std::set<std::string>& names);
   Task<Result<std::set<uint64_t>>> all_buckets(std::string queue);
   Task<Result<Amount>> count(std::string queue, uint64_t bucket);
-  Task<Result<void>> recount(std::string queue, Known& known);
-  Task<Result<void>> recount_these(std::string queue, Known& known, std::set<uint64_t>& buckets);
+  // Both: false if the leader's term `term` has ended meanwhile.
+  Task<Result<bool>> recount(std::string queue, Known& known, uint64_t term);
+  Task<Result<bool>> recount_these(std::string queue, Known& known, std::set<uint64_t>& buckets, uint64_t term);
+  Task<Result<std::vector<EventBacklog>>> as_told(std::string queue);
   Task<Result<void>> publish(std::string queue, Known& known);
   // Reads a page of keys with `prefix`, after `after`; none where the object does not exist. Whether more follow.
   Task<Result<bool>> page(std::string object, std::string prefix, std::string after, std::vector<std::string>& into);
