@@ -169,7 +169,7 @@ void RadosEngine::shut_out() {
 }
 
 void RadosEngine::hold(size_t server, int64_t lasts_ns) {
-  RadosModel::get().cut_from(user(server), draw(RadosModel::osds), std::chrono::nanoseconds(lasts_ns));
+  RadosModel::get().hold_writes(user(server), draw(RadosModel::osds), std::chrono::nanoseconds(lasts_ns));
   held_until_ns_ = std::max(held_until_ns_, Scheduler::get().steady_ns() + lasts_ns);
   rest(draw_ns(120));
 }

@@ -38,7 +38,7 @@ class RadosEngine final : public Engine {
   std::string check_open(size_t server) override;
 
  private:
-  // Of a round. The cluster has its weather in each but the first. `holds`: a server does not reach one of the OSDs for
+  // Of a round. The cluster has its weather in each but the first. `holds`: a server's writes do not reach one OSD for
   // longer than it waits for an answer; and clients have few operations meanwhile, so that keys stay as a late call
   // expects them.
   enum class Fault : uint8_t { none, weather, stalls, cuts, holds, kill, freeze, shut_out, full };

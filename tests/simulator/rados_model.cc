@@ -96,12 +96,12 @@ void RadosModel::set_full(bool full) {
 }
 
 void RadosModel::cut(const std::string& user, RadosDuration lasts) {
-  each_session(user, [&](RadosSession& session) { std::ranges::fill(session.cut_until_, now() + lasts); });
+  each_session(user, [&](RadosSession& session) { session.cut_until_ = now() + lasts; });
 }
 
-void RadosModel::cut_from(const std::string& user, size_t osd, RadosDuration lasts) {
+void RadosModel::hold_writes(const std::string& user, size_t osd, RadosDuration lasts) {
   each_session(user, [&](RadosSession& session) {
-    RadosTime& until = session.cut_until_[osd % osds];
+    RadosTime& until = session.writes_held_until_[osd % osds];
     until = std::max(until, now() + lasts);
   });
 }
@@ -164,16 +164,16 @@ std::optional<RadosObject> RadosModel::find(const std::string& pool, const std::
 
 size_t RadosModel::group_of(const std::string& object) { return hash_of(object) % groups; }
 
-RadosTime RadosModel::cut_until(const RadosSession& session, const std::string& object) const {
-  return session.cut_until_[group_of(object) % osds];
-}
-
 RadosTime RadosModel::blocked_until(const RadosSession& session, const std::string& object) const {
-  RadosTime until = std::max(stalled_until_[group_of(object) % osds], cut_until(session, object));
+  RadosTime until = std::max(stalled_until_[group_of(object) % osds], session.cut_until_);
   for (const auto& [ending, held] : session.held_until_) {
     if (object.ends_with(ending)) until = std::max(until, held);
   }
   return until;
+}
+
+RadosTime RadosModel::held_until(const RadosCall& call) const {
+  return call.is_write ? call.session->writes_held_until_[group_of(call.object) % osds] : RadosTime();
 }
 
 bool RadosModel::reaches(const RadosSession& session, const std::string& object) const {
@@ -215,9 +215,10 @@ void RadosModel::arrive(const RadosCallPtr& call) {
   RadosSession& session = *call->session;
   if (call->is_sent_again && call->is_over) return;
   if (session.shut_out_) return finish(call, -ESHUTDOWN);
-  if (const RadosTime until = blocked_until(session, call->object); until > now()) {
+  const RadosTime held = held_until(*call), until = std::max(blocked_until(session, call->object), held);
+  if (until > now()) {
     auto& last = session.last_arrivals_[call->object];  // nothing that is sent after it overtakes it
-    last = std::max(last, cut_until(session, call->object));
+    last = std::max(last, held);
     return at(until, [this, call] { arrive(call); });
   }
   if (falls_with_its_client(call) || fails(call)) return;
@@ -293,8 +294,7 @@ void RadosModel::answer(const RadosCallPtr& call) {
   }
   later(delay(), [this, call] {
     // The answer comes when its client can be reached.
-    const RadosTime until = cut_until(*call->session, call->object);
-    if (until > now()) return at(until, [this, call] { answer(call); });
+    if (call->session->cut_until_ > now()) return at(call->session->cut_until_, [this, call] { answer(call); });
     if (!call->session->dead_) finish(call, call->outcome->code);
   });
 }

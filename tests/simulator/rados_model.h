@@ -71,11 +71,13 @@ class RadosModel {
   void set_weather(RadosWeather weather);
   void stall(size_t osd, RadosDuration lasts);  // it does nothing, and then what it was sent
   void set_full(bool full);
-  void cut(const std::string& user, RadosDuration lasts);                   // its client reaches no OSD
-  void cut_from(const std::string& user, size_t osd, RadosDuration lasts);  // nor this one
-  void freeze(const std::string& user, bool frozen);                        // the caller stops its threads
-  void shut_out(const std::string& user);                                   // by the blocklist
-  void let_in(const std::string& user);                                     // its entry has expired
+  void cut(const std::string& user, RadosDuration lasts);  // its client reaches no OSD
+  void freeze(const std::string& user, bool frozen);       // the caller stops its threads
+  void shut_out(const std::string& user);                  // by the blocklist
+  void let_in(const std::string& user);                    // its entry has expired
+  // Its writes do not arrive at that OSD, while reads that were sent before them do; nothing that it sends on an object
+  // overtakes one.
+  void hold_writes(const std::string& user, size_t osd, RadosDuration lasts);
   // None of that client's calls arrives on objects whose names end so.
   void hold(const std::string& user, const std::string& ending, RadosDuration lasts);
   // Likewise, from the moment in which a call of that client has left the row in that object.
@@ -156,7 +158,7 @@ class RadosModel {
   RadosOutcome execute(RadosCall& call);
   void answer(const RadosCallPtr& call);
   void finish(const RadosCallPtr& call, int code);
-  RadosTime cut_until(const RadosSession& session, const std::string& object) const;
+  RadosTime held_until(const RadosCall& call) const;
   RadosTime blocked_until(const RadosSession& session, const std::string& object) const;
   bool reaches(const RadosSession& session, const std::string& object) const;
   static size_t group_of(const std::string& object);

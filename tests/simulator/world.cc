@@ -552,7 +552,7 @@ void World::turn_elsewhere(Bucket& bucket, uint32_t key) {
   if (to.server != nullptr && failure_.empty() && bucket.history.has_room() && !engine_->stopped(to.server->number)) {
     Server& own = *server_;
     enter(*to.server);
-    const uint64_t choice = draw(4);
+    const uint64_t choice = draw(8);
     if (choice == 0) put(*to.loop, bucket, key);
     if (choice == 1) remove(*to.loop, bucket, key);
     get(*to.loop, bucket, key);
