@@ -34,11 +34,12 @@ class Buckets final : public Scene {
   void begin(Loop& loop) override {
     for (Passing& bucket : buckets_) make(loop, bucket);
   }
+  void begin_round(Loop& /*loop*/) override { churns_ = draw(2) == 0; }
 
   void act(Loop& loop) override {
     Passing& bucket = buckets_[draw(buckets_.size())];
     const size_t key = draw(bucket.keys.size());
-    const uint64_t choice = draw(20);
+    const uint64_t choice = churns_ && draw(2) == 0 ? 17 + draw(3) : draw(20);
     if (choice < 5) return put(loop, bucket, key);
     if (choice < 7) return remove(loop, bucket, key);
     if (choice < 13) return read(loop, bucket, key);
@@ -297,7 +298,8 @@ class Buckets final : public Scene {
     if (gone) std::erase_if(uploads_, [&](const Upload& one) { return one.id == upload.id; });
   }
 
-  std::array<Passing, 2> buckets_{Passing("passing0"), Passing("passing1")};
+  bool churns_ = false;  // a round in which buckets are made and removed half of the time
+  std::array<Passing, 4> buckets_{Passing("passing0"), Passing("passing1"), Passing("passing2"), Passing("passing3")};
   std::deque<Upload> uploads_;
 };
 

@@ -51,6 +51,10 @@ class Engine {
   virtual bool errors_pend() const { return false; }
   // Whether a sync may have failed in an earlier round: what that was to write is read until the power goes.
   virtual bool failed_to_sync() const { return false; }
+  // That server is in the middle of something, on the calling thread: it may freeze here.
+  virtual void may_freeze(size_t /*server*/) {}
+  // Clients rest up to so long between two operations; 0: as they do.
+  virtual int64_t linger_ns() const { return 0; }
   // Whether clocks may jump, and the process stand still.
   virtual bool may_be_disturbed() const { return false; }
   // No server has it open: rot, writes that went elsewhere. From then on calls may fail, but never lie. False: none.

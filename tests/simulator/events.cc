@@ -76,10 +76,11 @@ uint64_t draw_below(uint64_t below) { return Scheduler::get().random() % below; 
 class ModelTarget final : public events::Target {
  public:
   // `term`: as in Delivery::Options.
-  ModelTarget(Inbox& inbox, const Values& values, std::function<uint64_t()> term)
+  ModelTarget(Inbox& inbox, const Values& values, std::function<uint64_t()> term, std::function<void()> may_freeze)
       : inbox_(inbox),
         values_(values),
         term_(std::move(term)),
+        may_freeze_(std::move(may_freeze)),
         number_(inbox.new_deliverer()),
         one_by_one_(draw_below(2) == 0) {}
 
@@ -87,6 +88,7 @@ class ModelTarget final : public events::Target {
     const size_t step = one_by_one_ ? 1 : messages.size();
     const Term term{.deliverer = number_, .number = term_ ? term_() : 0};
     for (size_t at = 0; at < messages.size(); at += step) {
+      if (at != 0) may_freeze_();
       if (!inbox_.calm && draw_below(20) == 0) sleep_for(static_cast<int64_t>(draw_below(2'000'000)) * 1000);
       const uint64_t fate = inbox_.calm ? 99 : draw_below(24);
       if (fate == 0) co_return fail(Errc::service_unavailable, "simulated: the target is down");
@@ -111,6 +113,7 @@ class ModelTarget final : public events::Target {
   Inbox& inbox_;
   const Values& values_;
   const std::function<uint64_t()> term_;
+  const std::function<void()> may_freeze_;
   const uint64_t number_;
   const bool one_by_one_;
 };
@@ -131,7 +134,9 @@ class Events final : public Scene {
     options.on_duty = term(server);
     auto made = events::Delivery::make(
         *server.store, *part.queues, queue_name,
-        [this, on_duty = options.on_duty] { return std::make_unique<ModelTarget>(inbox_, values(), on_duty); },
+        [this, on_duty = options.on_duty, freezes = may_freeze(server)] {
+          return std::make_unique<ModelTarget>(inbox_, values(), on_duty, freezes);
+        },
         options);
     part.delivery = std::move(*made);
     if (const auto loaded = part.delivery->load(); !loaded && !befell()) {

@@ -39,7 +39,8 @@ class Fabric {
   Result<std::unique_ptr<fabric::Link>> connect(const std::string& address, uint64_t session, size_t host);
 
   void be_faulty(bool faulty) { faulty_ = faulty; }  // connections break, operations stall
-  void cut(size_t host);                             // all its connections
+  bool is_faulty() const { return faulty_; }
+  void cut(size_t host);  // all its connections
   void cut_all();
   // What has befallen a host's connections so far. After it changed, calls of that host may fail.
   uint64_t troubles(size_t host) const { return troubles_[host % hosts_max]; }

@@ -82,10 +82,10 @@ void World::Native::get_many(const Attempt& attempt, Bucket& bucket) {
         const Bytes bytes = Bytes(window).subspan(item.offset, item.size);
         told.emplace_back(bytes.begin(), bytes.end());
       }
-      // Where the session breaks during this, its item has another object when it is asked for again.
-      if (leading != 0 && draw(3) == 0 && bucket.history.has_room()) {
-        world_.put(World::server_->loops.emplace_back(), bucket, keys[leading - 1]);
-      }
+      // Where the session breaks before the answer, an item has another object when it is asked for again.
+      if (leading == 0 || draw(3) != 0 || !bucket.history.has_room()) return;
+      if (fabric_.is_faulty() && draw(3) == 0) fabric_.cut(attempt.slot.host);
+      world_.put(World::server_->loops.emplace_back(), bucket, keys[draw(leading)]);
     };
   }
   const auto done = run(attempt, call, true);

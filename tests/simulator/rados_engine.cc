@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "simulator/rados_model.h"
 #include "simulator/scheduler.h"
 #include "store/hot_store.h"
@@ -15,6 +17,7 @@ using std::chrono::seconds;
 using store::rados::RadosStore;
 
 constexpr int64_t second_ns = 1'000'000'000;
+constexpr int64_t taken_over_ns = 16 * second_ns;  // of silence: another server leads then
 
 uint64_t draw(uint64_t below) { return Scheduler::get().random() % below; }
 int64_t draw_ns(uint64_t seconds_max) { return static_cast<int64_t>(draw(seconds_max * 1000)) * 1'000'000; }
@@ -26,8 +29,19 @@ void pass_time(int64_t ns) {
 
 }  // namespace
 
-RadosEngine::RadosEngine()
-    : servers_(1 + draw(servers_max)),
+// What a scene judges comes to light in some of them.
+std::vector<RadosEngine::Fault> RadosEngine::faults_of(const std::vector<std::string>& scenes) {
+  std::vector<Fault> faults{Fault::none, Fault::weather, Fault::stalls,   Fault::cuts, Fault::holds,
+                            Fault::kill, Fault::freeze,  Fault::shut_out, Fault::full};
+  const auto has = [&](const char* scene) { return std::ranges::find(scenes, scene) != scenes.end(); };
+  if (has("events")) faults.insert(faults.end(), 2, Fault::freeze);
+  if (has("buckets")) faults.insert(faults.end(), 2, Fault::weather);
+  return faults;
+}
+
+RadosEngine::RadosEngine(const std::vector<std::string>& scenes)
+    : faults_(faults_of(scenes)),
+      servers_(1 + draw(servers_max)),
       hot_(draw(2) == 0),
       split_rows_(draw(2) == 0 ? one_tablet : 6 + draw(40)),
       clocks_apart_ns_(std::array<int64_t, 4>{0, 50'000'000, second_ns, 4 * second_ns}[draw(4)]) {
@@ -78,16 +92,18 @@ void RadosEngine::begin_round() {
   for (size_t server = 0; server < servers_; ++server) {
     if (draw(3) == 0) set_clock(server);
   }
-  fault_ = static_cast<Fault>(draw(8));
+  fault_ = faults_[draw(faults_.size())];
   victim_ = draw(servers_);
-  stopped_ = over_ = false;
+  stopped_ = over_ = frozen_ = false;
+  offered_.reset();
+  linger_ns_ = fault_ == Fault::holds ? std::array{10 * second_ns, 30 * second_ns}[draw(2)] : 0;
   if (fault_ == Fault::none) return;
   ends_ns_ = Scheduler::get().steady_ns() + 400 * second_ns;
   befell_ = fault_ == Fault::weather || draw(2) == 0;
   if (befell_) {
-    const uint32_t much = draw(2) == 0 ? 300 : 3000;
+    const uint32_t much = std::array<uint32_t, 4>{300, 300, 3000, 12'000}[draw(4)];
     RadosModel::get().set_weather({.answer_lost = static_cast<uint32_t>(draw(much)),
-                                   .late = static_cast<uint32_t>(draw(much / 20)),
+                                   .late = static_cast<uint32_t>(draw(std::min(much, 3000u) / 20)),
                                    .watch_broken = static_cast<uint32_t>(draw(much)),
                                    .calls_remembered = draw(2) == 0 ? 3000 : draw(20)});
   }
@@ -95,14 +111,15 @@ void RadosEngine::begin_round() {
 }
 
 std::string RadosEngine::fate() const {
-  constexpr const char* names[] = {"none", "weather", "stalls", "cuts", "a kill", "freezes", "a blocklist", "full"};
+  constexpr const char* names[] = {"none",   "weather", "stalls",      "cuts", "holds",
+                                   "a kill", "freezes", "a blocklist", "full"};
   return names[static_cast<size_t>(fault_)];
 }
 
 bool RadosEngine::rest(int64_t ns) {
   Scheduler& scheduler = Scheduler::get();
-  for (const int64_t until = scheduler.steady_ns() + ns; !over_ && scheduler.steady_ns() < until;) {
-    pass_time(std::min<int64_t>(until - scheduler.steady_ns() + 1, second_ns / 2));
+  for (const int64_t until = scheduler.steady_ns() + ns; !over_ && !offered_ && scheduler.steady_ns() < until;) {
+    scheduler.wait(&offered_, std::min(until + 1, scheduler.steady_ns() + second_ns / 2));
   }
   return !over_;
 }
@@ -113,7 +130,8 @@ void RadosEngine::befall() {
 
 void RadosEngine::befall_once() {
   RadosModel& model = RadosModel::get();
-  const size_t server = draw(servers_);
+  const bool is_offered = offered_.has_value();
+  const size_t server = is_offered ? *std::exchange(offered_, std::nullopt) : draw(servers_);
   if (draw(6) == 0) set_clock(server);
   befell_ = true;
   switch (fault_) {
@@ -121,8 +139,10 @@ void RadosEngine::befall_once() {
       return model.stall(draw(RadosModel::osds), milliseconds(draw(draw(2) == 0 ? 3000 : 40'000)));
     case Fault::cuts:
       return model.cut(user(server), milliseconds(draw(draw(2) == 0 ? 3000 : 40'000)));
+    case Fault::holds:
+      return hold(server, 30 * second_ns + draw_ns(70));
     case Fault::freeze:
-      return freeze(server, draw_ns(draw(2) == 0 ? 3 : 60));
+      return freeze(server, is_offered ? taken_over_ns + draw_ns(45) : draw_ns(draw(2) == 0 ? 3 : 60));
     case Fault::kill:
       stopped_ = true;
       return model.kill(user(victim_));
@@ -148,13 +168,29 @@ void RadosEngine::shut_out() {
   model.let_in(user(victim_));
 }
 
+void RadosEngine::hold(size_t server, int64_t lasts_ns) {
+  RadosModel::get().hold_writes(user(server), draw(RadosModel::osds), std::chrono::nanoseconds(lasts_ns));
+  held_until_ns_ = std::max(held_until_ns_, Scheduler::get().steady_ns() + lasts_ns);
+  rest(draw_ns(120));
+}
+
 void RadosEngine::freeze(size_t server, int64_t lasts_ns) {
   Scheduler& scheduler = Scheduler::get();
+  frozen_ = true;
   RadosModel::get().freeze(user(server), true);
   scheduler.freeze(server + 1, scheduler.steady_ns() + lasts_ns);
   rest(lasts_ns);
   scheduler.freeze(server + 1, 0);
   RadosModel::get().freeze(user(server), false);
+  frozen_ = false;
+}
+
+// The thread that freezes servers does it, while this one waits.
+void RadosEngine::may_freeze(size_t server) {
+  if (fault_ != Fault::freeze || over_ || frozen_ || offered_ || draw(8) != 0) return;
+  offered_ = server;
+  Scheduler::get().wake(&offered_);
+  pass_time(second_ns / 100);
 }
 
 // It jumps there, and goes a little too fast or too slowly from then on.
@@ -191,9 +227,10 @@ bool RadosEngine::end_round() {
   over_ = true;
   if (fate_.joinable()) fate_.join();
   calm();
-  if (befell()) pass_time(60 * second_ns);
+  if (befell()) pass_time(std::max(60 * second_ns, held_until_ns_ + second_ns - Scheduler::get().steady_ns()));
   const bool crashed = stopped_;
   fault_ = Fault::none;
+  linger_ns_ = 0;
   stopped_ = befell_ = false;
   return crashed;
 }

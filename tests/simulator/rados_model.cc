@@ -99,6 +99,13 @@ void RadosModel::cut(const std::string& user, RadosDuration lasts) {
   each_session(user, [&](RadosSession& session) { session.cut_until_ = now() + lasts; });
 }
 
+void RadosModel::hold_writes(const std::string& user, size_t osd, RadosDuration lasts) {
+  each_session(user, [&](RadosSession& session) {
+    RadosTime& until = session.writes_held_until_[osd % osds];
+    until = std::max(until, now() + lasts);
+  });
+}
+
 void RadosModel::freeze(const std::string& user, bool frozen) {
   each_session(user, [&](RadosSession& session) { session.frozen_ = frozen; });
 }
@@ -165,6 +172,10 @@ RadosTime RadosModel::blocked_until(const RadosSession& session, const std::stri
   return until;
 }
 
+RadosTime RadosModel::held_until(const RadosCall& call) const {
+  return call.is_write ? call.session->writes_held_until_[group_of(call.object) % osds] : RadosTime();
+}
+
 bool RadosModel::reaches(const RadosSession& session, const std::string& object) const {
   return !session.dead_ && !session.closed_ && !session.shut_out_ && !session.frozen_ &&
          blocked_until(session, object) <= now();
@@ -204,7 +215,10 @@ void RadosModel::arrive(const RadosCallPtr& call) {
   RadosSession& session = *call->session;
   if (call->is_sent_again && call->is_over) return;
   if (session.shut_out_) return finish(call, -ESHUTDOWN);
-  if (const RadosTime until = blocked_until(session, call->object); until > now()) {
+  const RadosTime held = held_until(*call), until = std::max(blocked_until(session, call->object), held);
+  if (until > now()) {
+    auto& last = session.last_arrivals_[call->object];  // nothing that is sent after it overtakes it
+    last = std::max(last, held);
     return at(until, [this, call] { arrive(call); });
   }
   if (falls_with_its_client(call) || fails(call)) return;

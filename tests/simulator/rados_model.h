@@ -75,6 +75,9 @@ class RadosModel {
   void freeze(const std::string& user, bool frozen);       // the caller stops its threads
   void shut_out(const std::string& user);                  // by the blocklist
   void let_in(const std::string& user);                    // its entry has expired
+  // Its writes do not arrive at that OSD, while reads that were sent before them do; nothing that it sends on an object
+  // overtakes one.
+  void hold_writes(const std::string& user, size_t osd, RadosDuration lasts);
   // None of that client's calls arrives on objects whose names end so.
   void hold(const std::string& user, const std::string& ending, RadosDuration lasts);
   // Likewise, from the moment in which a call of that client has left the row in that object.
@@ -155,6 +158,7 @@ class RadosModel {
   RadosOutcome execute(RadosCall& call);
   void answer(const RadosCallPtr& call);
   void finish(const RadosCallPtr& call, int code);
+  RadosTime held_until(const RadosCall& call) const;
   RadosTime blocked_until(const RadosSession& session, const std::string& object) const;
   bool reaches(const RadosSession& session, const std::string& object) const;
   static size_t group_of(const std::string& object);

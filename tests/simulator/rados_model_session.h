@@ -71,6 +71,7 @@ class RadosSession : public std::enable_shared_from_this<RadosSession> {
   uint64_t id_ = 0;
   bool dead_ = false, shut_out_ = false, frozen_ = false, closed_ = false;
   RadosTime cut_until_{};
+  RadosTime writes_held_until_[RadosModel::osds] = {};
   std::map<std::string, RadosTime> held_until_;  // by the ending of objects' names
   struct HoldFrom {
     std::string object, row, ending;

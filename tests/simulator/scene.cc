@@ -82,6 +82,10 @@ std::vector<World::Server*> Scene::servers() {
 
 std::function<uint64_t()> Scene::term(const World::Server& server) const { return world_.engine_->term(server.number); }
 
+std::function<void()> Scene::may_freeze(const World::Server& server) const {
+  return [engine = world_.engine_.get(), number = server.number] { engine->may_freeze(number); };
+}
+
 std::vector<std::unique_ptr<Scene>> make_scenes(World& world, const Plan& plan) {
   using Make = std::unique_ptr<Scene> (*)(World&);
   const std::pair<const char*, Make> known[] = {

@@ -58,6 +58,7 @@ class Scene {
   std::vector<World::Server*> servers();
   // Where servers share the store: the leader's term, while it is that server; 0 else.
   std::function<uint64_t()> term(const World::Server& server) const;
+  std::function<void()> may_freeze(const World::Server& server) const;  // Engine's
 
  private:
   World& world_;

@@ -50,7 +50,7 @@ void bound_memory() {
 }
 
 std::unique_ptr<Engine> make_engine(const Plan& plan) {
-  if (plan.engine == "rados") return std::make_unique<RadosEngine>();
+  if (plan.engine == "rados") return std::make_unique<RadosEngine>(plan.scenes);
   // Watches and bounds are told of changes by the engine itself, which these look for before the verbs.
   const bool needs_feeds = plan.native || plan.has_scene("bounded");
   return std::make_unique<LocalEngine>(/*hot=*/!needs_feeds && plan.seed / 4 % 2 == 1);  // half of kinds()

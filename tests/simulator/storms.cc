@@ -19,6 +19,7 @@ void World::rest() {
   Scheduler& scheduler = Scheduler::get();
   uint64_t us = draw(8) == 0 ? draw(700'000) : draw(500);
   if (in_storm()) us = draw(8) == 0 ? draw(2000) : draw(40);
+  if (const int64_t most_ns = engine_->linger_ns(); most_ns != 0) us = draw(static_cast<uint64_t>(most_ns) / 1000);
   scheduler.wait(&storm_, scheduler.steady_ns() + static_cast<int64_t>(us) * 1000);
 }
 

@@ -49,6 +49,7 @@ void World::Bucket::know(uint32_t key, uint32_t value, uint32_t content, const s
 }
 
 thread_local World::Server* World::server_ = nullptr;
+thread_local World::Elsewhere World::elsewhere_;
 
 int64_t World::draw_ns(uint64_t ms_max) { return static_cast<int64_t>(draw(ms_max * 1000)) * 1000; }
 
@@ -275,7 +276,10 @@ void World::work(int clients) {
   alone_ = clients == 1;
   for (int i = 0; i < clients; ++i) {
     Server& server = *servers_[static_cast<size_t>(i) % servers_.size()];
-    threads.emplace_back([this, i, &server, &loop = server.loops.emplace_back()] {
+    Server& other = *servers_[static_cast<size_t>(i + 1) % servers_.size()];
+    const Elsewhere elsewhere{.server = &other, .loop = &other.loops.emplace_back()};
+    threads.emplace_back([this, i, elsewhere, &server, &loop = server.loops.emplace_back()] {
+      if (servers_.size() > 1) elsewhere_ = elsewhere;
       if (native_) native_->enter(i);
       client(server, loop);
     });
@@ -526,7 +530,11 @@ void World::unsettled(Bucket& bucket, Operation& operation, bool is_barred) {
   if (is_barred) {
     operation.unsure = true;
     operation.end = std::min(operation.end, ++order_);
-    return close(bucket, operation, 254);
+    const bool changes = operation.kind != Operation::Kind::read;
+    const uint32_t key = operation.key;
+    close(bucket, operation, 254);
+    if (changes) turn_elsewhere(bucket, key);
+    return;
   }
   if (engine_->errors_pend()) {
     ++bucket.unsettled;
@@ -536,6 +544,21 @@ void World::unsettled(Bucket& bucket, Operation& operation, bool is_barred) {
   sleep_for(engine_->settles_ns());
   --bucket.unsettled;
   close(bucket, operation, 255);
+}
+
+// A client that was told that nobody knows looks whether it happened, or tries it again, through another server.
+void World::turn_elsewhere(Bucket& bucket, uint32_t key) {
+  const Elsewhere to = std::exchange(elsewhere_, {});
+  if (to.server != nullptr && failure_.empty() && bucket.history.has_room() && !engine_->stopped(to.server->number)) {
+    Server& own = *server_;
+    enter(*to.server);
+    const uint64_t choice = draw(8);
+    if (choice == 0) put(*to.loop, bucket, key);
+    if (choice == 1) remove(*to.loop, bucket, key);
+    get(*to.loop, bucket, key);
+    enter(own);
+  }
+  elsewhere_ = to;
 }
 
 World::Reply World::ask(Loop& loop, std::string_view method, const std::string& target, s3::Headers headers,

@@ -168,6 +168,7 @@ class World {
   void answer_error(Bucket& bucket, Operation& operation, const Reply& reply);
   void close(Bucket& bucket, Operation& operation, uint64_t noted);
   void unsettled(Bucket& bucket, Operation& operation, bool is_barred);
+  void turn_elsewhere(Bucket& bucket, uint32_t key);
   bool is_barred(const Operation& operation, bool unavailable, std::string_view text) const;
   // While nothing has befallen the server a call does not fail, except for a full queue.
   void note_failure(std::string_view what, std::string_view code);
@@ -187,6 +188,11 @@ class World {
   const std::unique_ptr<auth::KeyRing> keys_ = auth::KeyRing::in_memory();
   std::vector<std::unique_ptr<Server>> servers_;
   static thread_local Server* server_;  // that the thread's calls go to
+  struct Elsewhere {
+    Server* server = nullptr;
+    Loop* loop = nullptr;
+  };
+  static thread_local Elsewhere elsewhere_;  // another one, that a client turns to when its own does not know
   Values values_;
   std::deque<Bucket> buckets_;
   std::vector<Bucket*> used_;             // by clients

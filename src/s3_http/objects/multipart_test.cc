@@ -140,6 +140,19 @@ TEST_F(Multipart, ACompletionThatMeetsAnotherEndOfItsUploadSaysSo) {
   }
 }
 
+// The store did not say what became of it. It was made, and its object was replaced before that was looked up.
+TEST_F(Multipart, ACompletionOfUnknownOutcomeWhoseObjectWasReplacedDoesNotSayThatThereWasNoUpload) {
+  const std::string id = create();
+  const std::string parts = part_xml(1, upload(id, 1, "small").header("etag"));
+  store.before_completion = [&] {
+    EXPECT_EQ(complete(id, parts).status, 200);
+    EXPECT_EQ(call("PUT", "/bucket/k", {}, "another").status, 200);
+    store.completion_error = Errc::service_unavailable;
+  };
+  EXPECT_EQ(complete(id, parts).code, "ServiceUnavailable");
+  EXPECT_EQ(complete(id, parts).code, "NoSuchUpload");
+}
+
 TEST_F(Multipart, CompletionChecksThePartsItNames) {
   const std::string id = create();
   const std::string big = pattern(5 * MiB);

@@ -46,6 +46,7 @@ class TestStore : private HasClock, public MemoryStore {
   std::function<Task<>()> before_update;         // called once, between the request for a change and the change
   // Likewise for an upload: before its parts are read, and before it is completed.
   std::function<void()> before_parts, before_completion;
+  std::optional<Errc> completion_error;           // the next completion fails so
   std::function<void()> before_replacement;       // likewise, before a conditional replacement of a document
   std::function<void()> while_written;            // called once, when bytes of an object or a part arrive
   std::function<void()> while_removed;            // called once, when an object is removed
@@ -124,10 +125,11 @@ class TestStore : private HasClock, public MemoryStore {
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override {
     if (const auto happens = std::exchange(before_completion, nullptr)) happens();
+    if (const auto error = std::exchange(completion_error, std::nullopt)) co_return fail(*error, "complete_upload");
     clock.step();
     replaced(Name{bucket, key});
-    return MemoryStore::complete_upload(bucket, key, upload_id, std::move(parts), std::move(info),
-                                        std::move(conditions));
+    co_return co_await MemoryStore::complete_upload(bucket, key, upload_id, std::move(parts), std::move(info),
+                                                    std::move(conditions));
   }
   Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
                                       std::string bytes) override {
