@@ -125,6 +125,7 @@ class BoundedSource : public memory::Source {
     }
     co_return n;
   }
+  bool by_device() const override { return inner_.by_device(); }
   uint64_t arrived() const override { return inner_.arrived(); }
   uint64_t bytes_read() const { return bytes_read_; }
 
@@ -415,8 +416,10 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
     sealed.emplace(into_window, std::move(transfer), context.service.arena, context.caller().peer_address);
     VB_CO_TRY(co_await sealed->reserve());
   }
-  DigestedSink digested(sealed ? static_cast<memory::Sink&>(*sealed) : into_window, delivered);
-  WatchedSink sink(digested);
+  std::optional<DigestedSink> digested;  // sealing changes the bytes in their place
+  if (sealed) digested.emplace(*sealed, delivered);
+  if (!sealed) into_window.digest_with([&delivered](Bytes bytes) { delivered.update(bytes); });
+  WatchedSink sink(digested ? static_cast<memory::Sink&>(*digested) : into_window);
   auto pushed = co_await send_object(context.service, object, sink, context.caller().trace);
   if (pushed) {
     mark_moved(context, token, call::Direction::out, object.length, delivered);
