@@ -28,6 +28,9 @@ DeviceDriver load() {
   find(library, "cuStreamSynchronize", driver.finish);
   find(library, "cuMemHostRegister_v2", driver.lock);
   find(library, "cuMemHostUnregister", driver.unlock);
+  find(library, "cuDeviceGetAttribute", driver.device_attribute);
+  find(library, "cuPointerSetAttribute", driver.set_attribute);
+  find(library, "cuMemGetHandleForAddressRange", driver.export_range);
   return driver;
 }
 

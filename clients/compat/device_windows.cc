@@ -7,65 +7,9 @@
 #include <new>
 #include <utility>
 
+#include "device_memory.h"
+
 namespace verbena::compat {
-namespace {
-
-// The device's context on this thread, while it lives.
-class Current {
- public:
-  Current(const DeviceDriver& driver, void* context) : driver_(driver), there_(driver.push(context) == 0) {}
-  ~Current() {
-    void* was = nullptr;
-    if (there_) driver_.pop(&was);
-  }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-  explicit operator bool() const { return there_; }
-
- private:
-  const DeviceDriver& driver_;
-  bool there_;
-};
-
-// The device whose memory is at the address, and the end of that allocation.
-struct Found {
-  int device = -1;
-  uint64_t end = 0;
-};
-Found find_allocation(const DeviceDriver& driver, uint64_t address) {
-  constexpr int its_device = 9, range_begin = 11, range_size = 12;
-  Found found;
-  uint64_t begin = 0;
-  size_t size = 0;
-  const bool known = driver.attribute(&found.device, its_device, address) == 0 &&
-                     driver.attribute(&begin, range_begin, address) == 0 &&
-                     driver.attribute(&size, range_size, address) == 0;
-  if (!known || address < begin || address - begin >= size) throw FabricFault("this is no memory of a device");
-  found.end = begin + size;
-  return found;
-}
-
-// All of it is one device's memory, in one allocation or in neighbours.
-int device_of(const DeviceDriver& driver, uint64_t address, size_t size) {
-  if (size > UINT64_MAX - address) throw FabricFault("the memory wraps");
-  const Found first = find_allocation(driver, address);
-  for (Found last = first; last.end < address + size;) {
-    last = find_allocation(driver, last.end);
-    if (last.device != first.device) throw FabricFault("the memory reaches beyond its allocation");
-  }
-  return first.device;
-}
-
-void* context_of(const DeviceDriver& driver, int ordinal) {
-  int device = 0;
-  void* context = nullptr;
-  if (driver.device(&device, ordinal) != 0 || driver.context(&context, device) != 0) {
-    throw FabricFault("the GPU's driver gives no context");
-  }
-  return context;
-}
-
-}  // namespace
 
 Block::Block(const DeviceDriver& driver, void* context, size_t size) : driver_(driver), context_(context), size_(size) {
   memory_ = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -88,7 +32,7 @@ void DeviceWindows::pin(void* memory, size_t size) {
   const DeviceDriver* const driver = device_driver();
   if (driver == nullptr || !driver->copies()) throw FabricFault("the GPU's driver is too old");
   if (memory == nullptr || size == 0) throw FabricFault("no memory to register");
-  const int device = device_of(*driver, reinterpret_cast<uint64_t>(memory), size);
+  const int device = span_of(*driver, reinterpret_cast<uint64_t>(memory), size).device;
   void* const context = context_of(*driver, device);
   const std::lock_guard lock(mutex_);
   const auto [there, fresh] = pins_.add(memory, Pin{.size = size, .context = context});

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "device_export.h"
 #include "memory_kind.h"
 
 namespace verbena::compat {
@@ -43,7 +44,9 @@ std::unique_lock<std::mutex> Lender::hold() {
 
 void Lender::pin(void* memory, size_t size) {
   if (memory == nullptr || size == 0) throw FabricFault("no memory to register");
-  if (memory_kind(memory) != MemoryKind::system) throw FabricFault("memory of a GPU is not lent");
+  const MemoryKind kind = memory_kind(memory);
+  const bool on_device = kind == MemoryKind::cuda_device;
+  if (!on_device && kind != MemoryKind::system) throw FabricFault("managed memory of a GPU is not lent");
   const auto lock = hold();
   const auto there = pins_.find(memory);
   if (there != pins_.end()) {
@@ -52,7 +55,12 @@ void Lender::pin(void* memory, size_t size) {
     return;
   }
   Pin pin{.size = size, .references = 1, .regions = {}};
-  for (auto& rail : rails_) pin.regions.push_back(rail->pin(memory, size));
+  if (on_device) {
+    const DeviceExport exported(memory, size);
+    for (auto& rail : rails_) pin.regions.push_back(rail->pin_device(memory, size, exported));
+  } else {
+    for (auto& rail : rails_) pin.regions.push_back(rail->pin(memory, size));
+  }
   pins_.add(memory, std::move(pin));
 }
 

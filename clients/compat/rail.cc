@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "device_driver.h"
+#include "device_export.h"
 #include "settings.h"
 
 namespace verbena::compat {
@@ -50,13 +52,17 @@ std::vector<std::string> split_names(const std::string& text) {
   return names;
 }
 
-Info hints_for(const std::string& provider) {
+Info hints_for(const std::string& provider, bool gpus) {
   Info hints(fi_allocinfo());
   if (!hints) throw std::bad_alloc();
   hints->caps = FI_MSG | FI_SEND | FI_RECV | FI_RMA | both_directions;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  if (gpus) {
+    hints->caps |= FI_HMEM;
+    hints->domain_attr->mr_mode |= FI_MR_HMEM;
+  }
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->fabric_attr->prov_name = strdup(provider == "verbs" ? "verbs;ofi_rxm" : provider.c_str());
   return hints;
@@ -115,15 +121,59 @@ NamedEndpoint Rail::open_endpoint() {
 
 bool Rail::is_tcp() const { return std::string_view(info_->fabric_attr->prov_name).substr(0, 3) == "tcp"; }
 
-Region Rail::pin(void* memory, size_t size) {
-  fid_mr* made = nullptr;
+// Calls `make(key)` until it finds a key that is not taken.
+template <class Make>
+int with_random_key(Make make) {
   int result = -FI_ENOKEY;
   for (int attempt = 0; attempt < 16 && result == -FI_ENOKEY; ++attempt) {
     uint64_t key = 0;
     if (getrandom(&key, sizeof key, 0) != sizeof key) throw FabricFault("getrandom");
-    result = fi_mr_reg(domain_.get(), memory, size, both_directions, 0, key, 0, &made, nullptr);
+    result = make(key);
   }
-  need(result, "fi_mr_reg");
+  return result;
+}
+
+Region Rail::pin(void* memory, size_t size) {
+  fid_mr* made = nullptr;
+  const auto make = [&](uint64_t key) {
+    return fi_mr_reg(domain_.get(), memory, size, both_directions, 0, key, 0, &made, nullptr);
+  };
+  need(with_random_key(make), "fi_mr_reg");
+  return region_of(made, memory);
+}
+
+// A libfabric that was built without CUDA does not know its memory. verbs need not: the device reads and writes, and
+// libfabric never copies.
+Region Rail::pin_device(void* memory, size_t size, const DeviceExport& from) {
+  if ((info_->caps & FI_HMEM) == 0) throw FabricFault("this device registers no memory of a GPU");
+  const auto address = reinterpret_cast<uint64_t>(memory);
+  fi_mr_dmabuf dma_buf{};
+  dma_buf.fd = from.descriptor();
+  dma_buf.offset = address - from.begin();
+  dma_buf.len = size;
+  dma_buf.base_addr = reinterpret_cast<void*>(from.begin());
+  fi_mr_attr attributes{};
+  attributes.dmabuf = &dma_buf;
+  attributes.iov_count = 1;
+  attributes.access = both_directions;
+  fid_mr* made = nullptr;
+  const auto make = [&](uint64_t key) {
+    attributes.requested_key = key;
+    return fi_mr_regattr(domain_.get(), &attributes, FI_MR_DMABUF, &made);
+  };
+  attributes.iface = FI_HMEM_CUDA;
+  attributes.device.cuda = from.device();
+  int result = with_random_key(make);
+  if (result == -FI_ENOSYS) {
+    attributes.iface = FI_HMEM_SYSTEM;
+    attributes.device.reserved = 0;
+    result = with_random_key(make);
+  }
+  need(result, "fi_mr_regattr of a GPU's memory");
+  return region_of(made, memory);
+}
+
+Region Rail::region_of(fid_mr* made, void* memory) const {
   Region region{.registration = Fid<fid_mr>(made), .base = 0, .key = fi_mr_key(made), .own = {}};
   if (region.key == FI_KEY_NOTAVAIL) throw FabricFault("keys of this provider are longer than 8 bytes");
   if ((info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0) region.base = reinterpret_cast<uint64_t>(memory);
@@ -199,9 +249,13 @@ std::vector<std::unique_ptr<Rail>> open_rails(const std::string& devices) {
   const std::string address = variable("S3RDMA_ADDRESS", "");
   const std::string provider = variable("S3RDMA_PROVIDER", "verbs");
   fi_info* found = nullptr;
-  const Info hints = hints_for(provider);
-  const int result =
-      get_info(address.empty() ? nullptr : address.c_str(), address.empty() ? 0 : FI_SOURCE, hints.get(), &found);
+  const auto ask = [&](bool gpus) {
+    const Info hints = hints_for(provider, gpus);
+    return get_info(address.empty() ? nullptr : address.c_str(), address.empty() ? 0 : FI_SOURCE, hints.get(), &found);
+  };
+  // Others would have a CPU copy a GPU's memory.
+  const bool with_gpus = provider == "verbs" && device_driver() != nullptr && ask(true) == 0;
+  const int result = with_gpus ? 0 : ask(false);
   need(result, ("fi_getinfo of " + provider).c_str());
   const Info all(found);
   const auto wanted = split_names(devices);

@@ -16,6 +16,8 @@
 
 namespace verbena::compat {
 
+class DeviceExport;
+
 struct FabricFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -51,6 +53,8 @@ class Rail {
   explicit Rail(const fi_info& described);
   // Both directions.
   Region pin(void* memory, size_t size);
+  // The same of a GPU's, whose address `memory` is.
+  Region pin_device(void* memory, size_t size, const DeviceExport& from);
   // Afterwards nothing reaches the memory, not even the rest of a write that had begun.
   void unpin(Region region);
   // Makes progress as far as it can now. Returns the descriptor that is readable when there is more to do; -1: call
@@ -65,6 +69,7 @@ class Rail {
 
  private:
   NamedEndpoint open_endpoint();
+  Region region_of(fid_mr* made, void* memory) const;
   bool take_completions();
   bool is_tcp() const;
   const NamedEndpoint& endpoint_of(Region& region);

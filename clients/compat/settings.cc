@@ -59,7 +59,7 @@ int get_info(const char* node, uint64_t flags, const fi_info* hints, fi_info** f
   static std::mutex mutex;
   static bool settled = false;
   const std::lock_guard lock(mutex);
-  const auto ask = [&] { return fi_getinfo(FI_VERSION(1, 18), node, nullptr, flags, hints, found); };
+  const auto ask = [&] { return fi_getinfo(FI_VERSION(1, 20), node, nullptr, flags, hints, found); };
   if (settled) return ask();
   const Settings during;
   settled = true;

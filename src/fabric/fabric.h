@@ -48,6 +48,9 @@ class Window {
   virtual Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) = 0;
   virtual Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline deadline) = 0;
 
+  // Whether a device moves the bytes, while the core is free for other work.
+  virtual bool by_device() const { return false; }
+
   // Transports that move bytes by a plain copy (local) do so within the call, without a suspension: for the microsecond
   // path. Others return unsupported. For up to immediate_size_max() bytes; longer copies delay the core's loop.
   virtual size_t immediate_size_max() const { return 0; }

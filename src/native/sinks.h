@@ -67,6 +67,7 @@ class WindowPart final : public fabric::Window {
   WindowPart(std::shared_ptr<fabric::Window> whole, uint64_t at, uint64_t size)
       : whole_(std::move(whole)), at_(at), size_(size) {}
   uint64_t size() const override { return size_; }
+  bool by_device() const override { return whole_->by_device(); }
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override {
     if (at > size_ || from.size() > size_ - at) co_return fail(Errc::internal, "native: outside the range's part");
     co_return co_await whole_->write(from, at_ + at, deadline);

@@ -98,6 +98,7 @@ class FabricTokenWindows::PlacedWindow final : public fabric::Window {
   PlacedWindow(Place place, std::unique_ptr<fabric::Window> window)
       : place_(std::move(place)), window_(std::move(window)) {}
   uint64_t size() const override { return window_->size(); }
+  bool by_device() const override { return window_->by_device(); }
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override {
     return window_->write(from, at, deadline);
   }

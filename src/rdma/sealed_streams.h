@@ -68,6 +68,7 @@ class SealedSource final : public memory::Source {
   Task<Result<void>> ready() override;
   // `into` must be arena memory.
   Task<Result<size_t>> read(MutableBytes into) override;
+  bool by_device() const override { return window_->by_device(); }
 
  private:
   Task<Result<void>> read_some(MutableBytes into, size_t& filled);

@@ -1,6 +1,7 @@
 // A client's window as Sink and Source.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "fabric/fabric.h"
@@ -16,6 +17,9 @@ class WindowSink : public memory::Sink {
   ~WindowSink() override;
   // From then on nothing more is posted, whenever it was pushed: timed_out. What was posted has the usual deadline.
   void post_until(Deadline last_post) { last_post_ = last_post; }
+  // Called with the bytes of each piece when its write was posted, so that what it computes takes no time of the wire.
+  // Outlived by what it uses.
+  void digest_with(std::function<void(Bytes)> digest) { digest_ = std::move(digest); }
   // rdma_not_supported when the window is smaller than `length`: the caller declines and sends the body.
   Task<Result<void>> begin(uint64_t length) override;
   // Supported if the transport copies (fabric::Window::write_now) and the bytes are few enough.
@@ -29,6 +33,7 @@ class WindowSink : public memory::Sink {
   std::unique_ptr<fabric::Window> window_;  // until begin()
   std::chrono::milliseconds deadline_;
   Deadline last_post_ = Deadline::max();
+  std::function<void(Bytes)> digest_;
   std::shared_ptr<State> state_;  // from begin() on
 };
 
@@ -40,6 +45,7 @@ class WindowSource : public memory::Source {
   std::optional<uint64_t> size() const override;
   // `into` must be arena memory.
   Task<Result<size_t>> read(MutableBytes into) override;
+  bool by_device() const override;
 
  private:
   struct State;

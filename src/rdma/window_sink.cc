@@ -31,22 +31,23 @@ struct WindowSink::State {
   Result<void> outcome;
   std::optional<boost::asio::steady_timer> changed;  // cancelled when a write ends
 
-  static Task<void> write(std::shared_ptr<State> state, memory::Chunk chunk, uint64_t at);
+  static Task<void> write(std::shared_ptr<State> state, std::shared_ptr<memory::Chunk> chunk, uint64_t at);
   static Task<void> wait_below(std::shared_ptr<State> state, unsigned limit);
 };
 
-Task<void> WindowSink::State::write(std::shared_ptr<State> state, memory::Chunk chunk, uint64_t at) {
+Task<void> WindowSink::State::write(std::shared_ptr<State> state, std::shared_ptr<memory::Chunk> chunk, uint64_t at) {
+  const uint64_t size = chunk->bytes.size();
   const uint64_t began = ticks();
   Result<void> done = fail(Errc::timed_out, "window sink: time to post is over");
   // What follows a piece that has failed is not written, whenever this runs: the last write may tell the client that
   // all have landed.
   if (state->outcome && SteadyClock::now() < state->last_post) {
-    done = co_await state->window->write(chunk.bytes, at, deadline_in(state->deadline));
+    done = co_await state->window->write(chunk->bytes, at, deadline_in(state->deadline));
     TransferTimes::get().write.observe_since(began);
   }
-  chunk.release();
+  chunk.reset();
   if (done) {
-    state->written += chunk.bytes.size();
+    state->written += size;
   } else if (state->outcome) {
     state->outcome = done;
   }
@@ -112,7 +113,10 @@ Task<Result<void>> WindowSink::push(memory::Chunk chunk) {
   state->posted += size;
   ++state->in_flight;
   auto executor = co_await boost::asio::this_coro::executor;
-  boost::asio::co_spawn(executor, State::write(state, std::move(chunk), at), boost::asio::detached);
+  // Shared, because the write may be over before the digest begins.
+  const auto shared = std::make_shared<memory::Chunk>(std::move(chunk));
+  boost::asio::co_spawn(executor, State::write(state, shared, at), boost::asio::detached);
+  if (digest_) digest_(shared->bytes);
   co_return Result<void>{};
 }
 

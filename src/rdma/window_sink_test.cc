@@ -8,7 +8,9 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <cstring>
 #include <optional>
+#include <string>
 
 #include "rdma/token_windows.h"
 
@@ -56,6 +58,48 @@ TEST(WindowSink, IsDrainedOnlyWhenNoWriteHoldsItsLease) {
   while (io.poll() != 0) {
   }
   ASSERT_TRUE(drained && *drained);
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+}
+
+TEST(WindowSink, DigestsAPieceAfterItsWriteWasPostedAlsoIfThatIsOverAtOnce) {
+  struct Window final : fabric::Window {
+    Window(asio::steady_timer& opens, std::string& said) : held(opens), order(said) {}
+    uint64_t size() const override { return 1 * MiB; }
+    Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override {
+      order += 'p';
+      if (at == 0) co_return Result<void>{};
+      co_return co_await held.write(from, at, deadline);
+    }
+    Task<Result<void>> read(MutableBytes, uint64_t, Deadline) override { co_return fail(Errc::unsupported, "held"); }
+    HeldWindow held;
+    std::string& order;
+  };
+  asio::io_context io;
+  asio::steady_timer gate(io, asio::steady_timer::time_point::max());
+  auto arena = std::move(*memory::Arena::create(4 * MiB));
+  std::string order;
+  WindowSink sink(std::make_unique<Window>(gate, order), std::chrono::seconds(60));
+  std::string digested;
+  sink.digest_with([&](Bytes bytes) {
+    order += 'd';
+    digested += static_cast<char>(bytes[4095]);
+  });
+  auto push = [&]() -> Task<void> {
+    EXPECT_TRUE(co_await sink.begin(8192));
+    for (const char fill : {'a', 'b'}) {
+      memory::Chunk chunk{*arena->lease(4096), {}};
+      std::memset(chunk.lease.data(), fill, 4096);
+      chunk.bytes = Bytes(chunk.lease.data(), 4096);
+      EXPECT_TRUE(co_await sink.push(std::move(chunk)));
+    }
+  };
+  asio::co_spawn(io, push(), asio::detached);
+  io.poll();
+  EXPECT_EQ(order, "pdpd");
+  EXPECT_EQ(digested, "ab");
+  EXPECT_EQ(arena->leased_bytes(), 4096u) << "the second write is under way";
+  gate.cancel();
+  io.poll();
   EXPECT_EQ(arena->leased_bytes(), 0u);
 }
 

@@ -28,6 +28,8 @@ WindowSource::~WindowSource() = default;
 
 std::optional<uint64_t> WindowSource::size() const { return state_->size; }
 
+bool WindowSource::by_device() const { return state_->window->by_device(); }
+
 // The data endpoint pipelines the pieces of one read, so a large `into` keeps the wire full.
 Task<Result<size_t>> WindowSource::read(MutableBytes into) {
   State& state = *state_;

@@ -43,6 +43,7 @@ class WatchedSource : public memory::Source {
   std::optional<uint64_t> size() const override { return inner_.size(); }
   Task<Result<void>> ready() override;
   Task<Result<size_t>> read(MutableBytes into) override;
+  bool by_device() const override { return inner_.by_device(); }
   uint64_t arrived() const override { return inner_.arrived(); }
   bool failed() const { return failed_; }
 

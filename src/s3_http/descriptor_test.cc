@@ -14,7 +14,7 @@ class DescriptorRig : public Rig {
  protected:
   void SetUp() override {
     make_bucket();
-    const auto open = [this] { return rdma::dc::Device::open(fabric.verbs(), {}, *arena); };
+    const auto open = [this](std::string_view but) { return rdma::dc::Device::open(fabric.verbs(), {}, *arena, but); };
     descriptors = std::move(*rdma::dc::Descriptors::create({"127.0.0.0/8"}, open, {}));
     dialects.add(*descriptors);
     windows = &dialects;

@@ -125,6 +125,7 @@ class BoundedSource : public memory::Source {
     }
     co_return n;
   }
+  bool by_device() const override { return inner_.by_device(); }
   uint64_t arrived() const override { return inner_.arrived(); }
   uint64_t bytes_read() const { return bytes_read_; }
 
@@ -292,6 +293,9 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
     if (refused && bounded && bounded->bytes_read() == 0) {
       co_return decline_put(context, token, {Errc::rdma_not_supported, 0, "token: its window could not be read"});
     }
+    if (stored.error() == Errc::bad_digest) {
+      co_return fail(Errc::bad_digest, "A sealed record was changed on its way: its tag does not match its bytes.");
+    }
     co_return fail(Errc::rdma_transfer_failed, stored.error().context, stored.error().sys);
   }
   if (!stored) co_return std::unexpected(stored.error());
@@ -415,8 +419,10 @@ Task<Result<TokenOutcome>> push_by_token(Context& context, const OpenObject& obj
     sealed.emplace(into_window, std::move(transfer), context.service.arena, context.caller().peer_address);
     VB_CO_TRY(co_await sealed->reserve());
   }
-  DigestedSink digested(sealed ? static_cast<memory::Sink&>(*sealed) : into_window, delivered);
-  WatchedSink sink(digested);
+  std::optional<DigestedSink> digested;  // sealing changes the bytes in their place
+  if (sealed) digested.emplace(*sealed, delivered);
+  if (!sealed) into_window.digest_with([&delivered](Bytes bytes) { delivered.update(bytes); });
+  WatchedSink sink(digested ? static_cast<memory::Sink&>(*digested) : into_window);
   auto pushed = co_await send_object(context.service, object, sink, context.caller().trace);
   if (pushed) {
     mark_moved(context, token, call::Direction::out, object.length, delivered);

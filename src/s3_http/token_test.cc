@@ -23,6 +23,10 @@ struct ClientMemory {
   int operations = 0;
   bool refuses_reads = false;  // a failing read is refused, not late
   std::chrono::milliseconds write_takes{0}, read_takes{0};
+  bool by_device = false;
+  std::vector<size_t> reads;  // their sizes, as they begin
+  int reads_under_way = 0;    // of a device
+  std::function<void()> on_read;
   int writing = 0, writing_max = 0;  // at once
 };
 
@@ -30,6 +34,7 @@ class FakeWindow : public fabric::Window {
  public:
   explicit FakeWindow(ClientMemory& memory) : memory_(memory) {}
   uint64_t size() const override { return memory_.bytes.size(); }
+  bool by_device() const override { return memory_.by_device; }
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline) override {
     ++memory_.operations;
     if (fails(at, from.size())) co_return fail(Errc::rdma_transfer_failed, "fake");
@@ -44,10 +49,18 @@ class FakeWindow : public fabric::Window {
   }
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline) override {
     ++memory_.operations;
+    memory_.reads.push_back(into.size());
+    if (memory_.on_read) memory_.on_read();
+    if (memory_.by_device) {
+      boost::asio::steady_timer pause(co_await boost::asio::this_coro::executor, memory_.read_takes);
+      ++memory_.reads_under_way;
+      co_await pause.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+      --memory_.reads_under_way;
+    }
     if (fails(at, into.size())) {
       co_return fail(memory_.refuses_reads ? Errc::rdma_transfer_failed : Errc::timed_out, "fake");
     }
-    std::this_thread::sleep_for(memory_.read_takes);
+    if (!memory_.by_device) std::this_thread::sleep_for(memory_.read_takes);
     std::memcpy(into.data(), memory_.bytes.data() + at, into.size());
     co_return Result<void>();
   }
@@ -107,6 +120,63 @@ TEST_F(Tokens, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
   EXPECT_EQ(put_token({{"x-verbena-etag", "SHA1"}}).code, "InvalidArgument");
   const std::string id = call("POST", "/bucket/parts?uploads").element("UploadId");
   EXPECT_EQ(put_token({{"x-verbena-etag", "md5"}}, "/bucket/parts?partNumber=1&uploadId=" + id).header("etag"), md5);
+}
+
+// The bytes that are leased as each read begins: with those of the piece before, which is stored meanwhile.
+TEST_F(Tokens, APutsNextPieceIsOnItsWayWhileADevicesLastOneIsStored) {
+  const std::string data = pattern(1 * MiB);
+  arena->budget().set_limits({.total_max = 256 * MiB, .peer_max = 256 * MiB, .small_max = 0});  // whole pieces
+  for (const bool by_device : {false, true}) {
+    memory = {};
+    memory.bytes = data;
+    memory.by_device = by_device;
+    std::vector<size_t> leased;
+    memory.on_read = [&] { leased.push_back(arena->leased_bytes()); };
+    ASSERT_EQ(put_token().status, 200);
+    constexpr size_t piece = 256 * KiB;
+    const std::vector<size_t> pieces(4, piece), ahead{piece, 2 * piece, 2 * piece, 2 * piece};
+    EXPECT_EQ(memory.reads, by_device ? pieces : std::vector<size_t>{1 * MiB});
+    EXPECT_EQ(leased, by_device ? ahead : std::vector<size_t>{1 * MiB});
+    EXPECT_TRUE(call("GET", "/bucket/k").body == data);
+    EXPECT_EQ(arena->leased_bytes(), 0u);
+  }
+  memory.on_read = nullptr;
+  memory.bytes = pattern(5 * MiB + 77);
+  memory.reads.clear();
+  ASSERT_EQ(put_token().status, 200);
+  EXPECT_EQ(memory.reads.front(), 1 * MiB) << "larger bodies have larger pieces";
+  EXPECT_TRUE(call("GET", "/bucket/k").body == memory.bytes);
+}
+
+TEST_F(Tokens, APutThatEndsInTheMiddleReadsNoPieceAfterItsAnswer) {
+  memory.bytes = pattern(2 * MiB);
+  memory.by_device = true;
+  memory.read_takes = std::chrono::milliseconds(5);
+  memory.fail_at = 1 * MiB;
+  EXPECT_EQ(put_token().code, "RDMATransferFailed");
+  EXPECT_EQ(memory.reads.size(), 3u);
+  // The store is full: the read that is under way ends before the answer.
+  memory.fail_at.reset();
+  memory.reads.clear();
+  store.append_error = Errc::insufficient_storage;
+  EXPECT_EQ(put_token().code, "InsufficientStorage");
+  EXPECT_EQ(memory.reads.size(), 2u);
+  EXPECT_EQ(memory.reads_under_way, 0);
+  EXPECT_EQ(call("GET", "/bucket/k").status, 404);
+  EXPECT_EQ(arena->leased_bytes(), 0u);
+}
+
+// A body that waits for more memory while it holds some could wait for others that do the same.
+TEST_F(Tokens, APutReadsAheadIntoFreeMemoryAlone) {
+  memory.bytes = pattern(1 * MiB);
+  memory.by_device = true;
+  memory::Budget::Limits small{.total_max = 256 * KiB, .peer_max = 256 * KiB, .small_max = 0};
+  arena->budget().set_limits(small);
+  size_t most = 0;
+  memory.on_read = [&] { most = std::max(most, arena->leased_bytes()); };
+  ASSERT_EQ(put_token().status, 200);
+  EXPECT_LE(most, 256 * KiB);
+  EXPECT_TRUE(call("GET", "/bucket/k").body == memory.bytes);
 }
 
 TEST_F(Tokens, AGetLandsInTheWindowAndLeavesTheBodyEmpty) {

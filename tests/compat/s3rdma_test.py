@@ -11,40 +11,13 @@ import sys
 import time
 
 import token_requests
+from s3rdma_calls import SYMBOLS, load, token
 from s3rdma_conformance.checksums import crc64nvme
 from token_requests import S3
 
 LIBRARY = sys.argv[1]
 POOL = concurrent.futures.ThreadPoolExecutor(1)
 UNIT = 64 * 1024  # the server's writes are of whole ones
-# name: (result, arguments), as the public header of libs3rdma has them.
-P, S, I, T = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p
-SYMBOLS = {
-    "s3rdma_version": (T, []), "s3rdma_check_rdma": (I, [T, S]), "s3rdma_last_error": (S, [T, S]),
-    "s3rdma_client_init": (P, [T, T, S]), "s3rdma_client_free": (None, [P]), "s3rdma_client_ready": (I, [P]),
-    "s3rdma_client_nic_count": (I, [P]), "s3rdma_client_healthy_nic_count": (I, [P]),
-    "s3rdma_client_report_token_failure": (I, [P, T]), "s3rdma_client_register": (I, [P, P, S]), "s3rdma_client_deregister": (I, [P, P]),
-    "s3rdma_client_get_token": (I, [P, P, S, S, ctypes.POINTER(P)]), "s3rdma_client_free_token": (None, [P]),
-    "s3rdma_client_memory_type": (I, [P]),
-}
-
-
-def load():
-    library = ctypes.CDLL(LIBRARY)
-    for name, (result, arguments) in SYMBOLS.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
-
-
-def token(library, client, memory, size, offset=0):
-    out = P(1)
-    if library.s3rdma_client_get_token(client, memory, size, offset, ctypes.byref(out)) != 0:
-        assert out.value is None, "a token that was refused must be NULL"
-        return None
-    text = ctypes.string_at(out).decode()
-    library.s3rdma_client_free_token(out)
-    return text
 
 
 def symbols_are_versioned():
@@ -204,7 +177,7 @@ def main():
     symbols_are_versioned()
     token_requests.library_has_no_setenv(LIBRARY)
     token_requests.settings_reach_libfabric("import ctypes, sys; ctypes.CDLL(sys.argv[1]).s3rdma_check_rdma(None, 0)", LIBRARY)
-    library = load()
+    library = load(LIBRARY)
     token_requests.the_environment_is_as_it_was()
     reason = ctypes.create_string_buffer(64)
     assert library.s3rdma_client_init(b"no-such-device", reason, 64) is None and b"no-such-device" in reason.value, reason.value

@@ -33,6 +33,9 @@ PoolWindow::~PoolWindow() {
   if (*pool_ != nullptr) (*pool_)->close_window(peer_);
 }
 
+// The tcp provider copies on the core.
+bool PoolWindow::by_device() const { return *pool_ != nullptr && !(*pool_)->domain_.is_tcp(); }
+
 Task<Result<void>> PoolWindow::write(Bytes from, uint64_t at, Deadline deadline) {
   return move(Access::server_writes, const_cast<std::byte*>(from.data()), from.size(), at, deadline);
 }

@@ -18,6 +18,7 @@ class PoolWindow : public Window {
   ~PoolWindow() override;
 
   uint64_t size() const override { return lent_.size; }
+  bool by_device() const override;
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override;
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline deadline) override;
 

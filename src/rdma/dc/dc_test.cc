@@ -44,7 +44,7 @@ class DcDescriptors : public ::testing::Test {
   }
   void make(const rc::Places::Limits& limits = {.all_max = 4, .account_max = 3, .client_max = 3}) {
     descriptors.reset();
-    const auto open = [this] { return Device::open(fabric.verbs(), choice, *arena); };
+    const auto open = [this](std::string_view but) { return Device::open(fabric.verbs(), choice, *arena, but); };
     auto made = Descriptors::create(networks, open, {.initiators = limits, .settle = settle});
     ASSERT_TRUE(made);
     descriptors = std::move(*made);
@@ -347,6 +347,37 @@ TEST_F(DcDescriptors, APortThatIsDownIsDeclinedUntilItIsUpAndItsDeviceIsKept) {
   EXPECT_EQ(why(text()), "served");
   EXPECT_EQ(fabric.devices_opened, 1u);
   EXPECT_EQ(fabric.regions_max, 1u);
+}
+
+TEST_F(DcDescriptors, ADeviceWhosePortIsDownGivesWayToOneWhosePortIsUp) {
+  fabric.hosts.push_back({.name = "mlx5_1", .active = false});
+  auto window = open(text());
+  ASSERT_TRUE(window);
+  fabric.hosts[0].active = false;
+  std::this_thread::sleep_for(port_is_old);
+  EXPECT_TRUE(why(text()).find("is not active") != std::string::npos) << "no port is up";
+  fabric.hosts[1].active = true;
+  std::this_thread::sleep_for(port_is_old);
+  EXPECT_EQ(why(text()), "served");
+  fabric.hosts[0].active = true;
+  std::this_thread::sleep_for(port_is_old);
+  EXPECT_EQ(why(text()), "served");
+  window->reset();  // the first device's
+  EXPECT_EQ(why(text()), "served");
+  fabric.hosts[1].active = false;
+  std::this_thread::sleep_for(port_is_old);
+  EXPECT_EQ(why(text()), "served") << "back to the first";
+  EXPECT_EQ(fabric.regions_max, 2u);
+}
+
+TEST_F(DcDescriptors, ANamedDeviceWhosePortIsDownGivesWayToNoOther) {
+  fabric.hosts.push_back({.name = "mlx5_1"});
+  choice.name = "mlx5_0";
+  make();
+  ASSERT_EQ(why(text()), "served");
+  fabric.hosts[0].active = false;
+  std::this_thread::sleep_for(port_is_old);
+  EXPECT_TRUE(why(text()).find("is not active") != std::string::npos);
 }
 
 TEST_F(DcDescriptors, ALostDeviceEndsBeforeAnotherIsOpened) {

@@ -99,7 +99,11 @@ Result<void> Descriptors::open_now() {
     }
     if (lost.use_count() == 1) ended = std::move(std::get_deleter<Close>(lost)->device);
   }
-  VB_ASSIGN(DevicePtr opened, open_device_());
+  return use(open_device_({}));
+}
+
+Result<void> Descriptors::use(Result<DevicePtr> found) {
+  VB_ASSIGN(DevicePtr opened, std::move(found));
   log::info("rdma: dynamically connected queue pairs on {}", opened->name());
   Device* const device = opened.get();
   const std::lock_guard lock(mutex_);
@@ -116,14 +120,30 @@ Task<Result<Descriptors::DevicePtr>> Descriptors::device() {
     const auto open = [this] { return open_now(); };
     VB_CO_TRY(co_await first_use_.run(pool_, "rdma_open", is_open, open));
   }
-  const auto opened = current();
+  auto opened = current();
   if (opened == nullptr) co_return fail(Errc::closed, "the device was lost meanwhile");
-  if (const auto known = opened->known_port()) {
-    VB_CO_TRY(*known);
-    co_return opened;
-  }
-  const auto refresh = [opened] { return opened->refresh(); };
-  VB_CO_TRY(co_await pool_.run("rdma_port", refresh));
+  const auto up = co_await look_at_port(opened);
+  if (up) co_return opened;
+  if (opened->is_lost()) co_return std::unexpected(up.error());
+  const auto other = co_await another(std::move(opened));
+  if (!other) co_return std::unexpected(up.error());
+  co_return *other;
+}
+
+Task<Result<void>> Descriptors::look_at_port(DevicePtr device) {
+  if (const auto known = device->known_port()) co_return *known;
+  const auto refresh = [device] { return device->refresh(); };
+  co_return co_await pool_.run("rdma_port", refresh);
+}
+
+// Looked for once a second. The one whose port is down ends when no request uses it any more.
+Task<Result<Descriptors::DevicePtr>> Descriptors::another(DevicePtr down) {
+  const auto is_open = [this, down] { return current() != down; };
+  const auto open = [this, down] { return use(open_device_(down->name())); };
+  VB_CO_TRY(co_await failing_over_.run(pool_, "rdma_open", is_open, open));
+  auto opened = current();
+  if (opened == nullptr) co_return fail(Errc::closed, "the device was lost meanwhile");
+  VB_CO_TRY(co_await look_at_port(opened));
   co_return opened;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/blocking.h"
@@ -27,7 +28,8 @@ class Descriptors final : public Dialect {
     rc::Places::Limits initiators{.all_max = 64, .account_max = 32, .client_max = 32};
     std::chrono::milliseconds settle = fabric::ofi::Options().settle;  // as Channel's
   };
-  using OpenDevice = std::function<Result<std::shared_ptr<Device>>()>;
+  // Device::open(), with its `but`.
+  using OpenDevice = std::function<Result<std::shared_ptr<Device>>(std::string_view but)>;
   // `networks`: as FabricTokenWindows::Options. bad_config: one of them is no network.
   static Result<std::unique_ptr<Descriptors>> create(const std::vector<std::string>& networks, OpenDevice open_device,
                                                      const Options& options);
@@ -51,7 +53,10 @@ class Descriptors final : public Dialect {
     return device_;
   }
   Task<Result<DevicePtr>> device();
+  Task<Result<void>> look_at_port(DevicePtr device);
+  Task<Result<DevicePtr>> another(DevicePtr down);
   Result<void> open_now();
+  Result<void> use(Result<DevicePtr> opened);
   Result<Destination> destination(const DcTarget& target, const rc::PortState& port, std::string_view http_peer) const;
   Result<Destination> by_lid(const DcTarget& target, const rc::PortState& port) const;
   Task<Result<Path>> path(DevicePtr device, Destination to, rc::Payer payer);
@@ -65,7 +70,7 @@ class Descriptors final : public Dialect {
   PeerRule rule_;
   rc::Places places_;
   rc::Turns turns_{turn_limits};
-  rc::FirstUse first_use_;
+  rc::FirstUse first_use_, failing_over_;
   std::mutex mutex_;
   std::shared_ptr<Closing> closing_;
   DevicePtr device_;

@@ -89,12 +89,14 @@ class WhyNot {
 
 }  // namespace
 
-Result<std::shared_ptr<Device>> Device::open(const Verbs& verbs, const rc::DeviceChoice& choice, memory::Arena& arena) {
+Result<std::shared_ptr<Device>> Device::open(const Verbs& verbs, const rc::DeviceChoice& choice, memory::Arena& arena,
+                                             std::string_view but) {
   if (verbs.missing != nullptr) return fail(Errc::unsupported, verbs.missing);
   std::shared_ptr<Device> found;
   WhyNot why;
   each_device(verbs, [&](ibv_device* device, std::string name) {
-    if ((!choice.name.empty() && choice.name != name) || !verbs.is_supported(device)) return false;
+    const bool is_named = choice.name.empty() || choice.name == name;
+    if (!is_named || name == but || !verbs.is_supported(device)) return false;
     auto context = open_context(verbs, device);
     if (context == nullptr) {
       why.tell(WhyNot::has_pairs, no_pair, errno);
@@ -129,8 +131,7 @@ Result<void> Device::begin() {
   }
   VB_ASSIGN(auto first, make_initiator());
   give_back(std::move(first));
-  read_again_ = deadline_in(port_is_kept);
-  return {};
+  return port_.read_now([] { return Result<void>{}; });  // open() has read it
 }
 
 void Device::note(int error) {
@@ -138,25 +139,15 @@ void Device::note(int error) {
   log::warn("rdma: {} is gone, or does not answer: {}", name_, std::strerror(error));
 }
 
-std::optional<Result<void>> Device::known_port() const {
-  if (SteadyClock::now() >= read_again_.load()) return std::nullopt;
-  if (!port_is_up_) return fail(Errc::unsupported, no_port);
-  return Result<void>{};
-}
-
 Result<void> Device::refresh() {
-  const std::lock_guard lock(reading_);
-  if (const auto known = known_port()) return *known;
-  return read_port();
+  return port_.refresh([this] { return look_at_port(); });
 }
 
-Result<void> Device::read_port() {
+Result<void> Device::look_at_port() {
   const bool is_up = origin_.port->read();
   // Of a device that is gone its port cannot be read either: a call that needs no port tells.
   const auto asked = is_up ? Result<Origin>(origin_) : origin_of(origin_.verbs, origin_.port);
   if (!asked) note(asked.error().sys);
-  port_is_up_ = is_up;
-  read_again_ = deadline_in(port_is_kept);
   end_old();
   if (!is_up) return fail(Errc::unsupported, no_port);
   return {};
@@ -223,8 +214,7 @@ Result<Path> Device::find_path(const Destination& to) {
     const int error = errno;
     remember_failure(to);
     if (rc::tells_of_the_port(error) || means_lost(error)) {
-      const std::lock_guard lock(reading_);
-      (void)read_port();  // the next request finds it as it is
+      (void)port_.read_now([this] { return look_at_port(); });  // the next request finds it as it is
     }
     return fail(Errc::rdma_not_supported, unreachable, error);
   }
@@ -251,7 +241,7 @@ Result<std::unique_ptr<Initiator>> Device::make_initiator() {
   if (made) return made;
   const int error = made.error().sys;
   note(error);
-  if (rc::tells_of_the_port(error)) read_again_ = Deadline{};  // its entry of the port's partitions is not as it was
+  if (rc::tells_of_the_port(error)) port_.forget();  // its entry of the port's partitions is not as it was
   return fail(Errc::unsupported, no_pair, error);
 }
 

@@ -10,10 +10,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "rdma/dc/initiator.h"
+#include "rdma/rc/port_reading.h"
 #include "rdma/rc/rc_window.h"
 
 namespace verbena::rdma::dc {
@@ -30,13 +32,15 @@ struct Destination {
 class Device {
  public:
   // Opens the first that the choice names and that has such queue pairs and an active port, and registers the arena
-  // with it, without access for peers. unsupported: there is none. `verbs` and `arena` outlive it.
-  static Result<std::shared_ptr<Device>> open(const Verbs& verbs, const rc::DeviceChoice& choice, memory::Arena& arena);
+  // with it, without access for peers. unsupported: there is none. `verbs` and `arena` outlive it. `but`: not the
+  // device of this name.
+  static Result<std::shared_ptr<Device>> open(const Verbs& verbs, const rc::DeviceChoice& choice, memory::Arena& arena,
+                                              std::string_view but = {});
 
   const std::string& name() const { return name_; }
   rc::PortStatePtr port() const { return origin_.port->state(); }
   // Whether the port was up (unsupported: it was not) when it was read, less than a second ago. nullopt: earlier.
-  std::optional<Result<void>> known_port() const;
+  std::optional<Result<void>> known_port() const { return port_.known(); }
   // In a pool: reads the port again if that was a second ago, and ends idle initiators that were so for long or are of
   // an earlier partition or MTU. unsupported: the port is down.
   Result<void> refresh();
@@ -71,22 +75,20 @@ class Device {
   Device(Origin origin, memory::Arena& arena, std::string name)
       : origin_(std::move(origin)), arena_(arena), name_(std::move(name)), region_(nullptr, origin_.verbs.dereg_mr) {}
   Result<void> begin();
-  Result<void> read_port();
+  Result<void> look_at_port();
   void end_old();
   void remember(const Destination& to, Path path);
   void remember_failure(const Destination& to);
   void note(int error);
 
   static constexpr size_t paths_max = 256, failures_max = 64;
-  static constexpr std::chrono::seconds failure_is_kept{1}, port_is_kept{1}, idle_for{300};
+  static constexpr std::chrono::seconds failure_is_kept{1}, idle_for{300};
 
   Origin origin_;
   memory::Arena& arena_;
   std::string name_;
   std::atomic<bool> lost_ = false;
-  std::mutex reading_;
-  std::atomic<bool> port_is_up_ = true;
-  std::atomic<Deadline> read_again_{Deadline{}};
+  rc::PortReading port_;
   std::mutex mutex_;
   Handle<ibv_mr> region_;
   std::map<Destination, Known> paths_;

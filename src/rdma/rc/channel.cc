@@ -64,8 +64,6 @@ Task<void> Channel::watch(std::shared_ptr<Channel> self) {
     co_await self->events_->async_wait(asio::posix::stream_descriptor::wait_read,
                                        asio::redirect_error(asio::use_awaitable, ended));
   }
-  if (self->events_) self->events_->release();
-  self->events_.reset();
   self->watching_ = false;
 }
 
@@ -79,7 +77,7 @@ Task<Result<Completion>> Channel::finish(uint64_t id, Deadline deadline) {
   ++unfinished_;
   if (!watching_) {
     watching_ = true;
-    events_.emplace(executor, pair_->events());
+    if (!events_) events_.emplace(executor, pair_->events());
     asio::co_spawn(executor, watch(self), asio::detached);
   }
   while (!one.done && pair_ != nullptr && SteadyClock::now() < deadline) {

@@ -59,7 +59,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::unordered_map<uint64_t, Waiting*> waiting_;
   size_t unfinished_ = 0;  // of those
   bool watching_ = false;
-  std::optional<boost::asio::posix::stream_descriptor> events_;  // while watching; does not own the descriptor
+  // From the first operation on. Does not own the descriptor.
+  std::optional<boost::asio::posix::stream_descriptor> events_;
 };
 
 }  // namespace verbena::rdma::rc

@@ -7,12 +7,6 @@
 #include "rdma/rc/ibv_port.h"
 
 namespace verbena::rdma::rc {
-namespace {
-
-constexpr std::chrono::seconds port_is_kept{1};
-
-}  // namespace
-
 Result<std::unique_ptr<Endpoint>> Endpoint::create(memory::Arena& arena, const std::vector<std::string>& networks,
                                                    OpenDevice open_device) {
   std::unique_ptr<Endpoint> made(new Endpoint(arena, std::move(open_device)));
@@ -52,23 +46,14 @@ std::shared_ptr<Channel> Endpoint::channel(std::unique_ptr<QueuePair> pair, Chan
   return std::make_shared<Channel>(std::move(pair), fabric::ofi::Options().settle, std::move(give_back));
 }
 
-Result<void> Endpoint::read_port() {
-  VB_TRY(device_->refresh());
-  read_again_ = deadline_in(port_is_kept);
-  return {};
-}
-
 Result<void> Endpoint::refresh_port() {
-  const std::lock_guard lock(reading_);
-  if (port_is_fresh()) return {};
-  return read_port();
+  return port_.refresh([this] { return device_->refresh(); });
 }
 
 Result<Gid> Endpoint::connect(QueuePair& pair, const Peer& peer, uint32_t own_sequence) {
   auto connected = pair.connect(peer, own_sequence);
   if (connected || !tells_of_the_port(connected.error().sys)) return connected;
-  const std::lock_guard lock(reading_);
-  VB_TRY(read_port());
+  VB_TRY(port_.read_now([this] { return device_->refresh(); }));
   return fail(Errc::unsupported, "reliable connections: the device's port has changed", connected.error().sys);
 }
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "memory/arena.h"
 #include "rdma/peer_rule.h"
 #include "rdma/rc/first_use.h"
+#include "rdma/rc/port_reading.h"
 #include "rdma/rc/rc_window.h"
 #include "rdma/rc/turns.h"
 
@@ -56,8 +56,8 @@ class Endpoint {
   memory::Arena& arena() { return arena_; }
   std::shared_ptr<Channel> channel(std::unique_ptr<QueuePair> pair, Channel::GiveBack give_back) const;
 
-  // It was read less than a second ago: refresh_port() would not read it.
-  bool port_is_fresh() const { return SteadyClock::now() < read_again_.load(); }
+  // Whether the port was up (unsupported: it was not) when it was read, less than a second ago. nullopt: earlier.
+  std::optional<Result<void>> known_port() const { return port_.known(); }
   // In a pool: reads the port again if that was a second ago, since its addresses may have changed. unsupported: the
   // port is down.
   Result<void> refresh_port();
@@ -72,7 +72,6 @@ class Endpoint {
         pool_(threads, waiting_max),
         network_pool_(static_cast<unsigned>(turn_limits.all_max), turn_limits.all_max) {}
   Result<void> try_open();
-  Result<void> read_port();
 
   static constexpr unsigned threads = 2;
   static constexpr size_t waiting_max = 256;
@@ -85,8 +84,7 @@ class Endpoint {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Domain> domain_;
   std::unique_ptr<Region> region_;
-  std::mutex reading_;
-  std::atomic<Deadline> read_again_{Deadline{}};
+  PortReading port_;
   Turns turns_{turn_limits};
   BlockingPool pool_;  // destroyed before the device: it may still destroy what uses it
   BlockingPool network_pool_;

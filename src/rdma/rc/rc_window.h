@@ -29,6 +29,7 @@ class RcWindow final : public fabric::Window {
   void announce_end(uint64_t end, uint32_t immediate) { end_ = {end, immediate}; }
 
   uint64_t size() const override { return place_.size; }
+  bool by_device() const override { return true; }
   Task<Result<void>> write(Bytes from, uint64_t at, Deadline deadline) override;
   Task<Result<void>> read(MutableBytes into, uint64_t at, Deadline deadline) override;
 

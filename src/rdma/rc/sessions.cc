@@ -86,7 +86,7 @@ Result<void> Staging::expose(Domain& domain) {
 Sessions::Sessions(Endpoint& endpoint, const Options& options)
     : endpoint_(endpoint), options_(options), places_(options.places, session_gauge()) {}
 
-// Pins memory and makes a queue pair: in the pool.
+// Pins memory and makes a queue pair: in a pool.
 Result<void> Sessions::fill(Session& session) {
   VB_TRY(endpoint_.refresh_port());
   session.own_gid = endpoint_.device().own_gid(session.peer_gid);
@@ -109,13 +109,20 @@ Task<Result<SessionPtr>> Sessions::prepare(SessionRequest asked) {
   session->id = random_session_id();
   session->asked = std::move(asked);
   session->own_sequence = random_sequence();
-  const auto work = [this, session] { return fill(*session); };
-  VB_CO_TRY(co_await endpoint_.pool().run("rdma_prepare", work));
-  if (const uint32_t named = session->asked.peer.queue_pair; named != 0) {
-    if (const auto connected = co_await connect(session, named); !connected) {
-      endpoint_.discard(std::move(session));  // not here, on a loop
-      co_return std::unexpected(connected.error());
-    }
+  const uint32_t named = session->asked.peer.queue_pair;
+  const auto work = [this, session, named]() -> Result<void> {
+    VB_TRY(fill(*session));
+    return named == 0 ? Result<void>() : connect_now(*session, named);
+  };
+  Result<void> done;
+  if (named == 0) {
+    done = co_await endpoint_.pool().run("rdma_prepare", work);
+  } else {
+    done = co_await endpoint_.run_in_turn("rdma_prepare", session->asked.payer, work);
+  }
+  if (!done) {
+    endpoint_.discard(std::move(session));  // not here, on a loop
+    co_return std::unexpected(done.error());
   }
   const std::lock_guard lock(mutex_);
   all_.emplace(session->id, Entry{session, deadline_in(options_.prepared_for)});
@@ -146,30 +153,38 @@ Result<SessionPtr> Sessions::claim(std::string_view id, std::string_view owner, 
   return fail(Errc::no_such_entity, "the RDMA session has ended");
 }
 
+// The port may have been read again since the session was filled: the peer knows another GID then, and its packets go
+// there.
+Result<void> Sessions::check_own_gid(const Session& session, const Gid& own) {
+  if (own == session.own_gid) return {};
+  return fail(Errc::unsupported, "reliable connections: the device's GID has changed");
+}
+
+// In a pool for work that waits for the network.
+Result<void> Sessions::connect_now(Session& session, uint32_t queue_pair) {
+  const Peer to{queue_pair, session.asked.client_sequence, session.peer_gid};
+  VB_ASSIGN(const Gid own, endpoint_.connect(*session.pair, to, session.own_sequence));
+  VB_TRY(check_own_gid(session, own));
+  session.connected_to = queue_pair;
+  return {};
+}
+
 Task<Result<void>> Sessions::connect(SessionPtr session, uint32_t queue_pair) {
   if (session->connected_to != 0 && session->connected_to != queue_pair) {
     co_return fail(Errc::invalid_argument, "x-amz-rdma-qpn must be the queue pair of x-amz-rdma-token.");
   }
-  // The port may have been read again since PREPARE: the peer knows another GID then, and its packets go there.
-  const auto check = [session](const Gid& own) -> Result<void> {
-    if (own == session->own_gid) return {};
-    return fail(Errc::unsupported, "reliable connections: the device's GID has changed");
-  };
   if (session->connected_to != 0) {
-    if (endpoint_.port_is_fresh()) co_return check(endpoint_.device().own_gid(session->peer_gid));
-    const auto look = [this, session, check]() -> Result<void> {
+    if (const auto known = endpoint_.known_port()) {
+      VB_CO_TRY(*known);
+      co_return check_own_gid(*session, endpoint_.device().own_gid(session->peer_gid));
+    }
+    const auto look = [this, session]() -> Result<void> {
       VB_TRY(endpoint_.refresh_port());
-      return check(endpoint_.device().own_gid(session->peer_gid));
+      return check_own_gid(*session, endpoint_.device().own_gid(session->peer_gid));
     };
     co_return co_await endpoint_.pool().run("rdma_port", look);
   }
-  const auto work = [this, session, queue_pair, check]() -> Result<void> {
-    const Peer to{queue_pair, session->asked.client_sequence, session->peer_gid};
-    VB_ASSIGN(const Gid own, endpoint_.connect(*session->pair, to, session->own_sequence));
-    VB_TRY(check(own));
-    session->connected_to = queue_pair;
-    return {};
-  };
+  const auto work = [this, session, queue_pair] { return connect_now(*session, queue_pair); };
   co_return co_await endpoint_.run_in_turn("rdma_connect", session->asked.payer, work);
 }
 

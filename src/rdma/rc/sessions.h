@@ -109,6 +109,8 @@ class Sessions {
     bool transferring = false;
   };
   Result<void> fill(Session& session);
+  Result<void> connect_now(Session& session, uint32_t queue_pair);
+  static Result<void> check_own_gid(const Session& session, const Gid& own);
 
   Endpoint& endpoint_;
   Options options_;

@@ -3,6 +3,7 @@
 #include <boost/asio/this_coro.hpp>
 
 #include <algorithm>
+#include <exception>
 
 #include "base/hex.h"
 #include "base/request_trace.h"
@@ -11,6 +12,7 @@
 #include "s3/objects/body_digests.h"
 #include "s3/objects/encryption.h"
 #include "s3/objects/md5_together.h"
+#include "s3/objects/pending.h"
 
 namespace verbena::s3 {
 namespace {
@@ -32,6 +34,11 @@ bool digests_together(BodyDigests& digests, Bytes bytes) {
   return bytes.size() >= md5_together_min && digests.running_md5() != nullptr;
 }
 
+Task<void> digest_together(BodyDigests& digests, Bytes bytes) {
+  digests.update_all_but_md5(bytes);
+  co_await update_md5_together(*digests.running_md5(), bytes);
+}
+
 // Fills one lease from the body, leased when its first byte has arrived, and digests it. An empty chunk: the end.
 Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& body, std::optional<uint64_t> size,
                                        uint64_t have, BodyDigests& digests, bool& end, RequestTrace* trace) {
@@ -51,8 +58,7 @@ Task<Result<memory::Chunk>> read_chunk(memory::Share& share, memory::Source& bod
   end = got < lease.size();
   const Bytes bytes = Bytes(lease.bytes()).first(got);
   if (digests_together(digests, bytes)) {
-    digests.update_all_but_md5(bytes);
-    co_await update_md5_together(*digests.running_md5(), bytes);
+    co_await digest_together(digests, bytes);
   } else {
     digests.update(bytes);
   }
@@ -83,6 +89,94 @@ Task<Result<memory::Chunk>> read_chunk_aside(memory::Share& share, memory::Sourc
   co_return memory::Chunk{std::move(aside.lease), bytes};
 }
 
+// One piece of a body. The end of the body is in the last one: it is shorter than asked for.
+struct Piece {
+  memory::Chunk chunk;
+  bool end = false;
+};
+
+Task<Result<Piece>> read_piece(memory::Source& body, memory::Lease lease) {
+  VB_CO_ASSIGN(const size_t got, co_await body.read(lease.bytes()));
+  const Bytes bytes = Bytes(lease.bytes()).first(got);
+  const bool end = got < lease.size();
+  memory::Chunk chunk{std::move(lease), bytes};
+  co_return Piece{std::move(chunk), end};
+}
+
+// A body that a device brings: the next piece is on its way while the last one is digested and stored. Used where that
+// takes memory which is free now, so that no body waits for more while it holds some.
+class PiecesAhead {
+ public:
+  // `size`: of the body. Both must outlive every read: finish() before they end.
+  PiecesAhead(boost::asio::any_io_executor executor, memory::Arena& arena, memory::Share& share, memory::Source& body,
+              uint64_t size)
+      : executor_(std::move(executor)), arena_(arena), share_(share), body_(body), size_(size) {}
+
+  // Not worth its wakes for less.
+  static bool pays(const memory::Source& body, std::optional<uint64_t> size) {
+    return size && *size >= 2 * piece_min && body.by_device();
+  }
+  // Digested.
+  Task<Result<memory::Chunk>> next(BodyDigests& digests, bool& end, RequestTrace* trace) {
+    if (!ahead_) {
+      VB_CO_TRY(co_await body_.ready());
+      ScopedStage for_memory(trace, Stage::memory);
+      VB_CO_ASSIGN(memory::Lease lease, co_await share_.lease(next_size()));
+      for_memory.end();
+      ask_for(std::move(lease));
+    }
+    ScopedStage on_wire(trace, Stage::wire);
+    auto piece = co_await ahead_->wait();
+    on_wire.end();
+    ahead_.reset();
+    if (!piece) co_return std::unexpected(piece.error());
+    end = piece->end;
+    if (!end && asked_ < size_) ask_with_free_memory();
+    const Bytes bytes = piece->chunk.bytes;
+    if (digests_together(digests, bytes)) {
+      co_await digest_together(digests, bytes);
+    } else {
+      digests.update(bytes);
+    }
+    co_return std::move(piece->chunk);
+  }
+  Task<void> finish() {
+    if (ahead_) (void)co_await ahead_->wait();
+    ahead_.reset();
+  }
+
+ private:
+  static constexpr size_t piece_min = 256 * KiB;
+
+  // Four pieces of a body at least, so that there is something to overlap.
+  size_t next_size() {
+    const uint64_t left = size_ - asked_;
+    const auto most = static_cast<size_t>(std::clamp<uint64_t>(size_ / 4, piece_min, memory::Budget::chunk_max));
+    return next_read(left, 0, std::min({share_.offer(), memory::Arena::class_size(most)}));
+  }
+  void ask_for(memory::Lease lease) {
+    asked_ += std::min<uint64_t>(lease.size(), size_ - asked_);
+    ahead_.emplace(executor_, read_piece(body_, std::move(lease)));
+  }
+  void ask_with_free_memory() {
+    const size_t wanted = next_size();
+    auto charge = share_.try_take(wanted);
+    if (!charge) return;
+    auto lease = arena_.lease(std::min(wanted, charge->bytes()));
+    if (!lease) return;
+    lease->attach(std::move(*charge));
+    ask_for(std::move(*lease));
+  }
+
+  boost::asio::any_io_executor executor_;
+  memory::Arena& arena_;
+  memory::Share& share_;
+  memory::Source& body_;
+  const uint64_t size_;
+  uint64_t asked_ = 0;
+  std::optional<Pending<Piece>> ahead_;
+};
+
 // A read that failed gives no bytes, although some of them, or all, have come.
 void charge_failed_read(ByteCharge* charge, const memory::Source& body, uint64_t charged) {
   const uint64_t arrived = body.arrived();
@@ -97,6 +191,86 @@ Task<Result<void>> expect_end(memory::Source& body) {
   if (got != 0) co_return fail(Errc::incomplete_body, "put: longer than declared");
   co_return Result<void>{};
 }
+
+// A body on its way into the writer.
+class Intake {
+ public:
+  Intake(boost::asio::any_io_executor executor, Service& service, const Call& call, store::ObjectWriter& writer,
+         memory::Source& body, Reservation& room, ByteCharge* charge, BodyDigests& digests)
+      : trace_(call.trace),
+        writer_(writer),
+        body_(body),
+        room_(room),
+        charge_(charge),
+        digests_(digests),
+        size_(body.size()),
+        share_(service.arena, call.peer_address, size_) {
+    if (digests.wants(Algorithm::md5) && size_.value_or(DigestsAside::body_size_min) >= DigestsAside::body_size_min) {
+      aside_ = DigestsAside::make(std::move(digests), std::move(executor));
+      return;
+    }
+    digests.leave_md5_to(body);
+    if (PiecesAhead::pays(body, size_)) ahead_.emplace(std::move(executor), service.arena, share_, body, *size_);
+  }
+
+  bool reads_ahead() const { return ahead_.has_value(); }
+  // All of it. Returns the bytes, whose digests are complete.
+  Task<Result<uint64_t>> store() {
+    for (bool end = false; !end;) {
+      if (size_ && stored_ == *size_) {
+        VB_CO_TRY(co_await expect_end(body_));
+        break;
+      }
+      Result<memory::Chunk> read;
+      if (aside_) {
+        read = co_await read_chunk_aside(share_, body_, size_, stored_, *aside_, end, trace_);
+      } else if (ahead_) {
+        read = co_await ahead_->next(digests_, end, trace_);
+      } else {
+        read = co_await read_chunk(share_, body_, size_, stored_, digests_, end, trace_);
+      }
+      if (!read) charge_failed_read(charge_, body_, stored_);
+      VB_CO_ASSIGN(memory::Chunk chunk, std::move(read));
+      if (chunk.bytes.empty()) break;
+      stored_ += chunk.bytes.size();
+      if (charge_ != nullptr) charge_->moved(chunk.bytes.size());
+      if (stored_ > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
+      if (size_ && stored_ > *size_) co_return fail(Errc::incomplete_body, "put: longer than declared");
+      if (!size_) VB_CO_TRY(room_.grow(chunk.bytes.size()));
+      const ScopedStage on_disk(trace_, Stage::disk);
+      VB_CO_TRY(co_await writer_.append(std::move(chunk)));
+    }
+    if (size_ && stored_ != *size_) co_return fail(Errc::incomplete_body, "put: length");
+    if (aside_) digests_ = std::move(aside_->digests);
+    co_return stored_;
+  }
+  // store(), and nothing of the body is read after it, however it ends.
+  Task<Result<uint64_t>> store_reading_ahead() {
+    std::exception_ptr thrown;
+    Result<uint64_t> stored;
+    try {
+      stored = co_await store();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    co_await ahead_->finish();
+    if (thrown) std::rethrow_exception(thrown);
+    co_return stored;
+  }
+
+ private:
+  RequestTrace* const trace_;
+  store::ObjectWriter& writer_;
+  memory::Source& body_;
+  Reservation& room_;
+  ByteCharge* const charge_;
+  BodyDigests& digests_;
+  const std::optional<uint64_t> size_;
+  memory::Share share_;
+  std::shared_ptr<DigestsAside> aside_;
+  std::optional<PiecesAhead> ahead_;
+  uint64_t stored_ = 0;
+};
 
 }  // namespace
 
@@ -134,7 +308,6 @@ std::string random_etag() {
 Task<Result<store::ObjectInfo>> ingest(Service& service, const Call& call, store::ObjectWriter& writer,
                                        const PutRequest& request, memory::Source& body, Reservation& room,
                                        ByteCharge* charge) {
-  RequestTrace* const trace = call.trace;
   BodyDigests digests;
   if (request.md5_etag || request.content_md5) digests.want_md5();
   for (const auto& checksum : request.expected) digests.want(checksum.algorithm);
@@ -143,40 +316,13 @@ Task<Result<store::ObjectInfo>> ingest(Service& service, const Call& call, store
 
   digests.leave_crc32c_to(writer);
 
-  const auto size = body.size();
-  memory::Share share(service.arena, call.peer_address, size);
   store::ObjectInfo info;
-  std::shared_ptr<DigestsAside> aside;
-  if (digests.wants(Algorithm::md5) && size.value_or(DigestsAside::body_size_min) >= DigestsAside::body_size_min) {
-    aside = DigestsAside::make(std::move(digests), co_await boost::asio::this_coro::executor);
+  Intake intake(co_await boost::asio::this_coro::executor, service, call, writer, body, room, charge, digests);
+  if (intake.reads_ahead()) {
+    VB_CO_ASSIGN(info.size, co_await intake.store_reading_ahead());
   } else {
-    digests.leave_md5_to(body);
+    VB_CO_ASSIGN(info.size, co_await intake.store());
   }
-  for (bool end = false; !end;) {
-    if (size && info.size == *size) {
-      VB_CO_TRY(co_await expect_end(body));
-      break;
-    }
-    Result<memory::Chunk> read;
-    if (aside) {
-      read = co_await read_chunk_aside(share, body, size, info.size, *aside, end, trace);
-    } else {
-      read = co_await read_chunk(share, body, size, info.size, digests, end, trace);
-    }
-    if (!read) charge_failed_read(charge, body, info.size);
-    VB_CO_ASSIGN(memory::Chunk chunk, std::move(read));
-    if (chunk.bytes.empty()) break;
-    info.size += chunk.bytes.size();
-    if (charge != nullptr) charge->moved(chunk.bytes.size());
-    if (info.size > put_size_max) co_return fail(Errc::entity_too_large, "put: body");
-    if (size && info.size > *size) co_return fail(Errc::incomplete_body, "put: longer than declared");
-    if (!size) VB_CO_TRY(room.grow(chunk.bytes.size()));
-    const ScopedStage on_disk(trace, Stage::disk);
-    VB_CO_TRY(co_await writer.append(std::move(chunk)));
-  }
-  if (size && info.size != *size) co_return fail(Errc::incomplete_body, "put: length");
-
-  if (aside) digests = std::move(aside->digests);
   digests.finish();
   if (request.content_md5 && digests.md5() != *request.content_md5) co_return fail(Errc::bad_digest, "Content-MD5");
   VB_CO_TRY(verify_checksums(request.expected, digests.checksums()));

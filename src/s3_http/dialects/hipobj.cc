@@ -144,6 +144,7 @@ class CookieSink final : public memory::Sink {
         answer_(answer),
         delivered_(delivered) {
     inner_.post_until(deadline_in(transfer_time - operation_time));
+    inner_.digest_with([&delivered](Bytes bytes) { delivered.update(bytes); });
   }
   Task<Result<void>> begin(uint64_t length) override {
     if (length == 0) co_return fail(Errc::invalid_range, "hipobj: an empty object is read over HTTP");
@@ -152,10 +153,7 @@ class CookieSink final : public memory::Sink {
     delivered_.know(header_of(answer_, delivered_.s3_header()));
     co_return note(co_await inner_.begin(length));
   }
-  Task<Result<void>> push(memory::Chunk chunk) override {
-    delivered_.update(chunk.bytes);
-    co_return note(co_await inner_.push(std::move(chunk)));
-  }
+  Task<Result<void>> push(memory::Chunk chunk) override { co_return note(co_await inner_.push(std::move(chunk))); }
   Task<Result<void>> drained() override { co_return note(co_await inner_.drained()); }
   Task<Result<void>> finish() override {
     auto done = note(co_await inner_.finish());

@@ -35,6 +35,7 @@ void HeapBlob::append(Bytes bytes, std::optional<uint64_t> more) {
     const size_t n = std::min<size_t>(bytes.size(), last.capacity - last.size);
     std::memcpy(last.bytes.get() + last.size, bytes.data(), n);
     last.size += static_cast<uint32_t>(n);
+    last.crc = crc32c({last.bytes.get() + last.size - n, n}, last.crc);
     size_ += n;
     bytes = bytes.subspan(n);
     if (more) more = *more > n ? *more - n : 0;
@@ -43,7 +44,6 @@ void HeapBlob::append(Bytes bytes, std::optional<uint64_t> more) {
 
 void HeapBlob::finish() {
   if (!blocks_.empty() && blocks_.back().size != blocks_.back().capacity) resize(blocks_.back(), blocks_.back().size);
-  for (Block& block : blocks_) block.crc = crc32c(Bytes(block.bytes.get(), block.size));
 }
 
 Result<void> HeapBlob::read(uint64_t offset, MutableBytes into) const {

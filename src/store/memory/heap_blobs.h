@@ -30,7 +30,7 @@ class HeapBlob {
   uint64_t size() const { return size_; }
   // `more`: the bytes to come from here on, if known.
   void append(Bytes bytes, std::optional<uint64_t> more);
-  // Ends the blob: computes the checksums, frees unused memory.
+  // Ends the blob: frees unused memory.
   void finish();
   // corrupt_object: a block differs from what was written.
   Result<void> read(uint64_t offset, MutableBytes into) const;
