@@ -271,8 +271,9 @@ void Committer::requeue_moved(Group& group) {
   });
 }
 
-// A `memory` bucket's volumes are synced behind. Space that is used again is in other volumes, which nothing else
-// syncs: a bucket that was durable when the blob was begun has written there.
+// What lies in a `memory` bucket's volumes is synced behind. A bucket that was durable when the blob was begun has
+// written elsewhere, into free space or at the end of a durable volume: nothing else syncs that, and the bucket may be
+// durable again by the time the power goes.
 void Committer::sync_data(const CommitQueue& queue, Members members) {
   // One sync of a volume covers all members, whose writes have ended. Volume::sync() would be free for those after the
   // first only as long as no other body is written into it meanwhile.
@@ -283,7 +284,7 @@ void Committer::sync_data(const CommitQueue& queue, Members members) {
   };
   for (Pending& pending : members) {
     for (const Run& run : pending.mutation.runs) {
-      if (!queue.durable && !run.reused) continue;
+      if (!queue.durable && run.synced_behind) continue;
       pending.outcome = sync(*run.volume);
       if (!pending.outcome) break;
     }

@@ -74,7 +74,8 @@ std::optional<Run> Volumes::take(Active& active, uint64_t bytes) {
   Run run{active.volume, active.cursor, bytes};
   active.cursor += bytes;
   active.volume->unsettled.fetch_add(1, std::memory_order_acq_rel);
-  if (&active == &active_[static_cast<size_t>(VolumeKind::durable)]) note_taken_locked(run);
+  run.synced_behind = &active == &active_[static_cast<size_t>(VolumeKind::written_behind)];
+  if (!run.synced_behind) note_taken_locked(run);
   return run;
 }
 
@@ -155,7 +156,7 @@ void Volumes::end(VolumeKind kind) {
 
 std::optional<Run> Volumes::trim(Run& run, uint64_t used) {
   if (used >= run.length) return std::nullopt;
-  Run rest{run.volume, run.offset + used, run.length - used, run.reused};
+  Run rest{run.volume, run.offset + used, run.length - used, run.reused, run.synced_behind};
   run.length = used;
   std::lock_guard lock(mutex_);
   for (Active& active : active_) {

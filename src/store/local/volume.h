@@ -60,7 +60,8 @@ struct Run {
   std::shared_ptr<Volume> volume;
   uint64_t offset = 0;
   uint64_t length = 0;
-  bool reused = false;  // all of it has been written before
+  bool reused = false;         // all of it has been written before
+  bool synced_behind = false;  // appended to a `written_behind` volume: sync_written_behind() covers it
 };
 
 class Volumes {
