@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 constexpr auto eager_for = 2us;  // after the last progress
 constexpr auto stay_max = 20us;  // sockets and timers wait meanwhile
 constexpr unsigned vain_max = 3, eager_again_every = 256;
+constexpr unsigned sleeps_for_measure = 8;  // one of them is measured: the clock of a thread takes a system call
 constexpr auto talk_for = 1ms;  // so long after a message, the end of a disk's transfer is part of an answer to it
 
 // Polls between the socket events of this thread's loop. io_.poll() goes on for as long as any socket has events, so
@@ -54,6 +55,22 @@ void pause_briefly() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Runs handlers up to `polls`, which is one of them: inside the loop's own context, so that a coroutine started by a
+// message may run at once. Behind them in the queue is the loop's look at its sockets, which was made just before them:
+// it is left to the next turn, or to the sleep. So after each handler the pollables are polled before the next sleep:
+// one that a descriptor of the loop wakes can save a look of its own until then. Returns how many others were run.
+template <class Polls>
+size_t run_up_to(boost::asio::io_context& io, Polls polls) {
+  bool done = false;
+  boost::asio::post(io, [&] {
+    polls();
+    done = true;
+  });
+  size_t handled = 0;
+  while (!done && io.poll_one() != 0) ++handled;
+  return done ? handled - 1 : handled;
 }
 
 }  // namespace
@@ -140,20 +157,20 @@ void Core::run() {
   Deadline last_message{};  // progress of one that brings messages
   PoliteSpin spin;
   SleepCost sleep_cost;
+  unsigned sleeps = 0;
   bool eager = false;  // the last progress was made by a pollable
   Looks looks{.look = [this] { return armed_ ? 0 : poll_all(); }};
   looks_of_this_thread = &looks;
   while (!stopping_.load(std::memory_order_relaxed)) {
-    size_t polled = 0;
     const uint64_t messages_before = messages_;
-    const bool posted = !pollables_.empty();
-    // Inside the loop's own context, so that a coroutine started by a message may run at once.
-    if (posted) boost::asio::post(io_, [&] { polled = eager ? poll_eagerly() : poll_all(); });
-    const size_t handled = io_.poll() - (posted ? 1 : 0);
+    size_t polled = 0;
+    const auto polls = [&] { polled = eager ? poll_eagerly() : poll_all(); };
+    const size_t handled = pollables_.empty() ? io_.poll() : run_up_to(io_, polls);
     polled += std::exchange(looks.progress, 0);
+    const bool progressed = handled + polled != 0;
     const auto now = SteadyClock::now();
     if (messages_ != messages_before) last_message = now;
-    if (handled + polled != 0) last_progress = now;
+    if (progressed) last_progress = now;
     if (now - last_message > talk_for) polled = 0;  // of a disk that works for clients of sockets
     if (handled + polled != 0) eager = polled != 0;
     if (polled != 0) {
@@ -161,7 +178,8 @@ void Core::run() {
       continue;
     }
     if (stopping_.load(std::memory_order_relaxed)) break;
-    // io_.poll() has left nothing to do: after progress of sockets only, there is no need to ask again.
+    // What was handled may have made more ready, behind the polls.
+    if (progressed && !pollables_.empty()) continue;
     const bool busy = std::any_of(pollables_.begin(), pollables_.end(), [](Pollable* p) { return p && p->busy(); });
     // Progress of sockets is no reason to spin, since they wake a sleeper: HTTP alone would burn the core between two
     // requests. Where operations are in flight it is, and so is a disk's: what it has read may be on its way to a
@@ -171,7 +189,8 @@ void Core::run() {
       spin.yield(now);
       continue;
     }
-    const auto cpu_before = thread_cpu_time();
+    const bool measures = ++sleeps % sleeps_for_measure == 1;
+    const auto cpu_before = measures ? thread_cpu_time() : std::chrono::nanoseconds(0);
     armed_ = arm_all();
     // Sleep until the io_context has an event. If a pollable cannot be woken by one, or has operations in flight (some
     // providers signal no descriptor for those), sleep only briefly.
@@ -184,7 +203,7 @@ void Core::run() {
         if (p != nullptr) p->disarm();
       }
     }
-    sleep_cost.add(thread_cpu_time() - cpu_before);
+    if (measures) sleep_cost.add(thread_cpu_time() - cpu_before);
     if (woken) last_progress = SteadyClock::now();
   }
   looks_of_this_thread = nullptr;

@@ -121,6 +121,42 @@ TEST(Core, TheEndOfADisksTransferIsAReasonToPollOnForWhatItHasBegun) {
   core.remove(&pollable);
 }
 
+// Is told by a handler of the loop that it has something, behind its first poll.
+class ToldPollable final : public Pollable {
+ public:
+  explicit ToldPollable(Core& core) : core_(core) {}
+  size_t poll() override {
+    if (told_) {
+      slept = arms_ != arms_when_told_;
+      core_.stop();
+    } else {
+      boost::asio::post(core_.io(), [this] {
+        told_ = true;
+        arms_when_told_ = arms_;
+      });
+    }
+    return 0;
+  }
+  bool busy() const override { return false; }
+  bool arm() override { return ++arms_ > 0; }
+  void disarm() override {}
+  bool slept = false;  // between that and the next poll
+
+ private:
+  Core& core_;
+  bool told_ = false;
+  int arms_ = 0, arms_when_told_ = 0;
+};
+
+TEST(Core, PollsAfterAHandlerBeforeItSleeps) {
+  Core core({});
+  ToldPollable pollable(core);
+  core.add(&pollable);
+  core.run();
+  EXPECT_FALSE(pollable.slept);
+  core.remove(&pollable);
+}
+
 // Each event makes its successor ready, like sockets in a flood.
 void serve_events(Core& core, int left) {
   note_socket_event();

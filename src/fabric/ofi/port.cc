@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t peers_per_port_max = 65536;
 constexpr size_t lease_size = 1 * MiB;  // of message buffers
+constexpr auto look_every = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -111,6 +112,7 @@ void OfiCoreFabric::remove_peer(PeerId peer) {
   const auto it = peers_.find(peer);
   if (it == peers_.end()) return;
   const Peer removed = it->second;
+  untouched_ = false;
   peers_.erase(it);
   messages_->remove_peer(removed.address);
   // Another session of the same client may still use its data endpoint.
@@ -127,6 +129,7 @@ bool OfiCoreFabric::may_send(PeerId peer) const {
 Result<void> OfiCoreFabric::send_joined(PeerId peer, Bytes first, Bytes second) {
   const auto it = peers_.find(peer);
   if (it == peers_.end()) return fail(Errc::closed, "fabric: no such peer");
+  untouched_ = false;
   return messages_->send(it->second.address, first, second);
 }
 
@@ -143,13 +146,24 @@ Result<std::unique_ptr<Window>> OfiCoreFabric::open_window(std::string_view endp
   return pool_->open_window(DataPool::Lender::token, *name, lent, access);
 }
 
+// Asking costs a system call in each turn of the loop, those of other doors included. The descriptor tells when there
+// is a reason to; a provider that does not say all of it is asked now and then.
 size_t OfiCoreFabric::poll() {
+  const auto now = SteadyClock::now();
+  const bool silent = untouched_ && waiter_->waiting() && !busy() && now < next_look_;
+  if (silent) return pool_->poll();
+  untouched_ = false;
+  next_look_ = now + look_every;
+  return poll_messages() + pool_->poll();
+}
+
+size_t OfiCoreFabric::poll_messages() {
   size_t events = messages_->progress();
   for (const fi_addr_t stalled : messages_->stalled_peers()) cut(stalled);
   events += messages_->deliver([this](Bytes message) {
     if (on_message_) on_message_(0, message);
   });
-  return events + pool_->poll();
+  return events;
 }
 
 // Disconnects the peer with this address: messages to it hold slots until its connection is closed.
@@ -169,8 +183,10 @@ void OfiCoreFabric::cut(fi_addr_t address) {
 bool OfiCoreFabric::busy() const { return messages_->sends_in_flight() != 0 || pool_->busy(); }
 
 bool OfiCoreFabric::arm() {
+  if (untouched_ && waiter_->waiting() && !busy()) return true;
   if (!waiter_ || !pool_->arm() || !messages_->try_wait()) return false;
   waiter_->arm();
+  untouched_ = true;
   return true;
 }
 

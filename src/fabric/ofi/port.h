@@ -49,6 +49,7 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
   };
   explicit OfiCoreFabric(Core& core) : core_(core) {}
   Result<void> listen(const Options& options, const Depths& depths, memory::Arena& arena);
+  size_t poll_messages();
   void cut(fi_addr_t address);
   Result<std::string> checked_name(std::string_view claimed) const;
 
@@ -63,6 +64,8 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
   std::unordered_map<PeerId, Peer> peers_;
   PeerId next_peer_ = 1;
   bool added_ = false;
+  bool untouched_ = false;               // the message endpoint, since arm(): what comes to it fires the waiter
+  SteadyClock::time_point next_look_{};  // even so
 };
 
 }  // namespace verbena::fabric::ofi

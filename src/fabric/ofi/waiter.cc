@@ -22,4 +22,6 @@ void Waiter::arm() {
                                 [state = state_](boost::system::error_code) { state->waiting = false; });
 }
 
+bool Waiter::waiting() const { return state_->waiting; }
+
 }  // namespace verbena::fabric::ofi

@@ -16,6 +16,7 @@ class Waiter {
 
   // From now on an event on the descriptor wakes the io_context, once.
   void arm();
+  bool waiting() const;  // none has come since
 
  private:
   struct State;

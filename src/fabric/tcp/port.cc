@@ -186,7 +186,8 @@ size_t TcpPort::poll() {
   ++turns_;
   handshakes_left_ = handshakes_per_turn;
   shared_->messages_left = all_messages_per_turn;
-  const bool ask = ask_kernel_ || hot_.empty() || hot_.size() > hot_max || turns_ % turns_between_epolls == 0;
+  const bool often = hot_.empty() || hot_.size() > hot_max || turns_ % turns_between_epolls == 0;
+  const bool ask = ask_kernel_ || (often && !is_watched());
   progress += poll_hot();
   if (ask) progress += poll_kernel();
   if (!shared_->done.empty()) progress += resume_done();
@@ -311,6 +312,7 @@ bool TcpPort::busy() const {
 bool TcpPort::arm() {
   Connection::send_held(*shared_);
   if (!shared_->done.empty() || !shared_->closed.empty() || ask_kernel_) return false;
+  if (is_watched()) return true;
   // Events of connections that were read without epoll are stale, and would wake the loop at once.
   if (poll_kernel() != 0 || ask_kernel_) return false;
   if (std::ranges::any_of(hot_, [](const Hot& hot) { return hot.connection->has_more(); })) return false;

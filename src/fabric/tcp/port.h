@@ -47,8 +47,10 @@ class TcpPort final : public Port, private Pollable {
   size_t poll() override;
   bool busy() const override;
   bool arm() override;
-  void disarm() override { ask_kernel_ = true; }
+  void disarm() override { ask_kernel_ = ask_kernel_ || !is_watched(); }
 
+  // Nothing can have come: the loop would have told of it (arm), and no connection is read without asking.
+  bool is_watched() const { return waiting_ && hot_.empty(); }
   size_t poll_kernel();
   size_t poll_hot();
   size_t progress(Connection& connection);

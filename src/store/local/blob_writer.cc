@@ -94,12 +94,17 @@ Task<Result<void>> VolumeBlobWriter::write_out(SharedLease lease, Bytes bytes, s
     co_await wait_for_writes(in_flight_max - 1);
     VB_CO_TRY(state_);
     Run& run = runs_.back();
-    auto executor = co_await asio::this_coro::executor;
     ++in_flight_;
-    const Place place{run.volume, run.offset + run_used_, run.reused};
-    asio::co_spawn(executor, write_piece(shared_from_this(), place, bytes.first(n), lease), asio::detached);
+    auto piece =
+        write_piece(shared_from_this(), {run.volume, run.offset + run_used_, run.reused}, bytes.first(n), lease);
     run_used_ += n;
     bytes = bytes.subspan(n);
+    if (bytes.empty() && size_hint_ == size_) {
+      co_await std::move(piece);  // nothing comes that could be taken meanwhile
+    } else {
+      auto executor = co_await asio::this_coro::executor;
+      asio::co_spawn(executor, std::move(piece), asio::detached);
+    }
   }
   co_return Result<void>();
 }
