@@ -167,6 +167,7 @@ class RadosModel {
 
   // Watches. rados_model_watch.cc
   void tick();
+  void break_watch(uint64_t number, Watch& watch);
   void keep_watch(uint64_t number, Watch& watch);
   void end_watch(uint64_t number);
   void end_watches(const std::string& pool, const std::string& object);

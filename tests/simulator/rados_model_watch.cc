@@ -40,9 +40,22 @@ void RadosModel::tick() {
   std::vector<uint64_t> over;
   for (auto& [number, watch] : watches_) {
     keep_watch(number, watch);
-    if (now() - watch.heard > watch.lasts || chance(weather_.watch_broken / 2)) over.push_back(number);
+    if (now() - watch.heard > watch.lasts) {
+      over.push_back(number);
+    } else if (chance(weather_.watch_broken / 2)) {
+      break_watch(number, watch);
+    }
   }
   for (const uint64_t number : over) end_watch(number);
+}
+
+// Its client is told so. Notifies go on waiting for it until the client ends it, or its time is over: an OSD keeps a
+// watch whose connection was lost.
+void RadosModel::break_watch(uint64_t number, Watch& watch) {
+  const RadosSessionPtr session = watch.session.lock();
+  if (!session) return;
+  const auto watching = session->watching_.find(number);
+  if (watching != session->watching_.end()) watching->second.lost = true;
 }
 
 // Its client's pings.
@@ -50,9 +63,10 @@ void RadosModel::keep_watch(uint64_t number, Watch& watch) {
   const RadosSessionPtr session = watch.session.lock();
   if (session && session->shut_out_) watch.heard = {};  // never
   if (!session || !reaches(*session, watch.object)) return;
-  watch.heard = now();
   const auto watching = session->watching_.find(number);
-  if (watching != session->watching_.end()) watching->second.confirmed = now() - milliseconds(draw(50));
+  if (watching == session->watching_.end() || watching->second.lost) return;
+  watch.heard = now();
+  watching->second.confirmed = now() - milliseconds(draw(50));
 }
 
 void RadosModel::end_watch(uint64_t number) {
