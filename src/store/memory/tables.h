@@ -31,8 +31,13 @@ class Tables {
   // The caller holds the mutex, exclusively to change rows.
   Rows& rows(Table table) { return tables_[static_cast<size_t>(table)]; }
   const Rows& rows(Table table) const { return tables_[static_cast<size_t>(table)]; }
-  // Null erases the row. Returns the previous value.
-  std::optional<std::string> set(Table table, std::string_view key, std::optional<std::string> value);
+  // Null erases the row. Returns the previous value. `row`: the first from `key` on; of the same afterwards.
+  std::optional<std::string> set(Table table, std::string_view key, std::optional<std::string> value,
+                                 Rows::iterator& row);
+  std::optional<std::string> set(Table table, std::string_view key, std::optional<std::string> value) {
+    auto row = rows(table).lower_bound(key);
+    return set(table, key, std::move(value), row);
+  }
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t count() const { return count_.load(std::memory_order_relaxed); }
@@ -151,12 +156,14 @@ class TablesTransaction final : public Transaction {
     std::optional<std::string> value;
   };
   void set(Table table, std::string_view key, std::optional<std::string> value);
+  Tables::Rows::iterator& place_of(Table table, std::string_view key);
   void kill_named(const BlobRef& blob) override { dead_.push_back(blob.id); }
 
   Tables& tables_;
   LeftTimes& left_;
   uint64_t& last_id_;
   const int64_t now_us_;
+  std::array<std::optional<Tables::Rows::iterator>, table_count> last_places_{};
   std::vector<Before> before_;
   Usage counted_;
   std::vector<uint64_t> dead_, abandoned_;
