@@ -129,6 +129,25 @@ TEST(HotTier, WhatWasReadBeforeAChangeDoesNotComeInAfterIt) {
   EXPECT_EQ(value(tier->find(key)), 3);
 }
 
+TEST(HotTier, RemovalsOfManyKeysDropTheirEntriesAndKeepOutWhatWasReadBefore) {
+  auto tier = HotTier::create({.capacity = 1 * MiB});
+  const std::vector<std::string_view> names{"k1", "k2", "absent"};
+  for (const auto name : {"k1", "k2", "other"}) put(*tier, name, 100, 1);
+  const auto before = tier->fill_token({"b", "k1"});
+  {
+    const auto removals = tier->removals("b", names);
+    for (const auto name : names) EXPECT_EQ(tier->find({"b", name}), nullptr);
+    tier->insert(before, {"b", "k1"}, entry(100, 2));
+    put(*tier, "k2", 100, 2);
+    for (const auto name : names) EXPECT_EQ(tier->find({"b", name}), nullptr);
+  }
+  tier->insert(before, {"b", "k1"}, entry(100, 2));
+  EXPECT_EQ(tier->find({"b", "k1"}), nullptr);
+  EXPECT_EQ(value(tier->find({"b", "other"})), 1);
+  put(*tier, "k2", 100, 3);
+  EXPECT_EQ(value(tier->find({"b", "k2"})), 3);
+}
+
 TEST(HotTier, OfTwoChangesAtOnceNeitherIsKept) {
   auto tier = HotTier::create({.capacity = 1 * MiB});
   const Key key{"b", "k"};

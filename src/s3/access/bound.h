@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -105,7 +106,7 @@ class Bound final : public store::ChangeListener {
   // Objects that are older than all others. False: the load is void.
   bool add_loaded(std::vector<EvictionOrder::Object> older);
   void end_load();
-  // At most `max` objects to evict, if it is too full. Each is settled before the next call. Also arranges some of what
+  // At most `max` objects to evict, if it is too full. All are settled before the next call. Also arranges some of what
   // was ordered by other settings. A bounded number of steps: `more` is to be done by the next call.
   struct Victims {
     std::vector<EvictionOrder::Object> objects{};
@@ -114,7 +115,8 @@ class Bound final : public store::ChangeListener {
     bool early = false;  // within the bound, but the order's memory is used up
   };
   Victims victims(size_t max);
-  void settle(const EvictionOrder::Object& victim, bool removed);
+  // `done`: the outcome of each. What was evicted has left already, when the engine told of it.
+  void settle(std::span<const EvictionOrder::Object> victims, const std::vector<Result<void>>& done);
   // What is left of it in memory once it was withdrawn, to be destroyed in steps.
   EvictionOrder take_order();
   uint64_t objects_allowed() const;                    // by its settings and the memory of its order

@@ -20,10 +20,10 @@ BoundRoom BoundClaims::room_of(const OfKey& of, Held held) {
   return {.bytes = (of.whole > has ? of.whole - has : 0) + of.added, .objects = held ? 0U : 1U};
 }
 
-void BoundClaims::count(OfKey& of, Held held) {
+void BoundClaims::count(OfKey& of) {
   taken_.bytes -= of.taken.bytes;
   taken_.objects -= of.taken.objects;
-  of.taken = room_of(of, held);
+  of.taken = room_of(of, of.held);
   taken_.bytes += of.taken.bytes;
   taken_.objects += of.taken.objects;
 }
@@ -50,10 +50,11 @@ void BoundClaims::claim(BoundWish& wish, Held held) {
   if (wish.state == BoundWish::State::fresh) ++of.wishes;
   wish.state = BoundWish::State::claimed;
   add(of, wish);
-  count(of, held);
+  of.held = held;
+  count(of);
 }
 
-void BoundClaims::end(BoundWish& wish, Held held) {
+void BoundClaims::end(BoundWish& wish) {
   if (wish.state == BoundWish::State::fresh) return;
   const auto found = by_key_.find(wish.key);
   OfKey& of = found->second;
@@ -63,7 +64,7 @@ void BoundClaims::end(BoundWish& wish, Held held) {
     --of.claims;
     if (wish.appends) of.added -= wish.bytes;
     if (of.claims == 0) of.whole = of.added = 0;
-    count(of, held);
+    count(of);
   }
   wish.state = BoundWish::State::fresh;
   if (--of.wishes == 0) by_key_.erase(found);
@@ -71,11 +72,17 @@ void BoundClaims::end(BoundWish& wish, Held held) {
 
 void BoundClaims::held_changed(std::string_view key, Held held) {
   if (by_key_.empty()) return;
-  if (const auto found = by_key_.find(key); found != by_key_.end()) count(found->second, held);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  found->second.held = held;
+  count(found->second);
 }
 
 void BoundClaims::count_again(const std::function<Held(std::string_view key)>& held_of) {
-  for (auto& [key, of] : by_key_) count(of, held_of(key));
+  for (auto& [key, of] : by_key_) {
+    of.held = held_of(key);
+    count(of);
+  }
 }
 
 bool BoundClaims::is_claimed(std::string_view key) const {

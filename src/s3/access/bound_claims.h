@@ -38,7 +38,7 @@ class BoundClaims {
   BoundRoom needs(const BoundWish& wish, Held held) const;
   void wait(BoundWish& wish);
   void claim(BoundWish& wish, Held held);
-  void end(BoundWish& wish, Held held);
+  void end(BoundWish& wish);
   void held_changed(std::string_view key, Held held);
   void count_again(const std::function<Held(std::string_view key)>& held_of);
 
@@ -52,10 +52,11 @@ class BoundClaims {
     size_t wishes = 0, claims = 0;
     uint64_t whole = 0, added = 0;  // of claims: the largest new object, and the bytes of appends
     BoundRoom taken{};
+    Held held{};  // of the object, if there are claims
   };
   static void add(OfKey& of, const BoundWish& wish);
   static BoundRoom room_of(const OfKey& of, Held held);
-  void count(OfKey& of, Held held);
+  void count(OfKey& of);
 
   std::map<std::string, OfKey, std::less<>> by_key_;
   std::list<BoundWish*> waiting_;

@@ -57,8 +57,8 @@ bool EvictionOrder::forget(size_t steps) {
   for (Queue* const queue : {small_.get(), main_.get(), leaving_.get(), aside_.get(), kept_.get()}) {
     for (; steps != 0 && !queue->empty(); --steps) erase(std::string_view(queue->nodes.front().object.key));
   }
-  for (; steps != 0 && !left_.empty(); --steps) forget_first_left();
-  return objects() != 0 || !left_.empty();
+  left_.clear();
+  return objects() != 0;
 }
 
 std::optional<uint64_t> EvictionOrder::size_of(std::string_view key) const {
@@ -90,24 +90,28 @@ void EvictionOrder::limit_kept(uint64_t bytes_max, uint64_t objects_max) {
   while (kept_->nodes.size() > objects_max || kept_->bytes > bytes_max) move(std::prev(kept_->nodes.end()), *main_);
 }
 
-void EvictionOrder::put(const Object& object) {
-  const auto found = by_key_.find(object.key);
-  if (found != by_key_.end()) return replace(found->second, object);
-  main_->nodes.push_back(Node{.object = object, .in = main_.get()});
+void EvictionOrder::put(Object object) {
+  main_->nodes.push_back(Node{.object = std::move(object), .in = main_.get()});
   const Place place = std::prev(main_->nodes.end());
-  enter(place);
+  if (!enter(place)) {
+    const auto known = by_key_.find(place->object.key);
+    replace(known->second, place->object);
+    main_->nodes.erase(place);
+    return;
+  }
   const bool filtered = place->in == main_.get() && policy_ == EvictionPolicy::s3_fifo;
-  if (filtered && !was_here(object.key)) move(place, *small_);
+  if (filtered && !was_here(place->object.key)) move(place, *small_);
 }
 
-// A new object of the main queue.
-void EvictionOrder::enter(Place place) {
-  by_key_.emplace(place->object.key, place);
+// A new object of the main queue. False: its key is there already, so that it was not entered.
+bool EvictionOrder::enter(Place place) {
+  if (!by_key_.emplace(place->object.key, place).second) return false;
   memory_.add(OrderMemory::of_key(place->object.key));
   bytes_ += place->object.size;
   main_->bytes += place->object.size;
   if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));
   if (is_kept(place->object.key, place->object.size)) move(place, *kept_);
+  return true;
 }
 
 void EvictionOrder::replace(Place place, const Object& object) {
@@ -123,10 +127,9 @@ void EvictionOrder::replace(Place place, const Object& object) {
 }
 
 void EvictionOrder::put_oldest(Object object) {
-  if (by_key_.contains(object.key)) return;
   const uint8_t reads = object.renewed_us != 0 ? 1 : 0;
   main_->nodes.push_front(Node{.object = std::move(object), .in = main_.get(), .reads = reads});
-  enter(main_->nodes.begin());
+  if (!enter(main_->nodes.begin())) main_->nodes.pop_front();
 }
 
 void EvictionOrder::change_end(std::string_view key, int64_t end_us) {
@@ -249,20 +252,10 @@ void EvictionOrder::forget_left(std::string_view key) {
   if (found != by_key_.end() && found->second->in == leaving_.get()) erase(key);
 }
 
-void EvictionOrder::remember(std::string_view key) {
-  const size_t name = std::hash<std::string_view>{}(key);
-  left_.push_back(name);
-  left_set_.insert(name);
-  for (int more = 0; more < 2 && left_.size() > by_key_.size(); ++more) forget_first_left();
-}
-
-void EvictionOrder::forget_first_left() {
-  left_set_.erase(left_set_.find(left_.front()));
-  left_.pop_front();
-}
+void EvictionOrder::remember(std::string_view key) { left_.add(std::hash<std::string_view>{}(key), by_key_.size()); }
 
 bool EvictionOrder::was_here(std::string_view key) const {
-  return left_set_.contains(std::hash<std::string_view>{}(key));
+  return left_.has(std::hash<std::string_view>{}(key), by_key_.size());
 }
 
 }  // namespace verbena::s3

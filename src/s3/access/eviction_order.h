@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -20,9 +19,9 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
+#include "s3/access/left_keys.h"
 #include "s3/access/order_memory.h"
 
 namespace verbena::s3 {
@@ -59,7 +58,7 @@ class EvictionOrder {
   uint64_t bytes() const { return bytes_; }
   uint64_t objects() const { return by_key_.size(); }
 
-  void put(const Object& object);  // new, or replaced
+  void put(Object object);  // new, or replaced
   // An object that is older than all others; ignored if the key is there.
   void put_oldest(Object object);
   void change_end(std::string_view key, int64_t end_us);
@@ -104,10 +103,9 @@ class EvictionOrder {
   // Whether the object at its turn is the next one; else it is moved on.
   bool is_next(Place place, const std::function<bool(std::string_view)>& is_pinned);
   void arrange_one(Place place);
-  void enter(Place place);
+  bool enter(Place place);
   void replace(Place place, const Object& object);
   void remember(std::string_view key);
-  void forget_first_left();
   bool was_here(std::string_view key) const;
   using ByEnd = std::set<std::pair<int64_t, const Node*>>;
   static std::pair<int64_t, const Node*> end_of(Place place) { return {place->object.end_us, &*place}; }
@@ -123,8 +121,7 @@ class EvictionOrder {
   size_t around_ = 0;             // objects that went around in the main queue since one left
   size_t aside_seen_ = 0;         // objects set aside that were looked at again since one left
   uint64_t bytes_ = 0;            // of all
-  std::deque<size_t> left_;       // hashes of keys that were evicted from the small queue, the earliest first
-  std::unordered_multiset<size_t> left_set_;
+  LeftKeys left_;                 // of the small queue
 };
 
 }  // namespace verbena::s3
