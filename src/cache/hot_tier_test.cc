@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -146,6 +147,17 @@ TEST(HotTier, RemovalsOfManyKeysDropTheirEntriesAndKeepOutWhatWasReadBefore) {
   EXPECT_EQ(value(tier->find({"b", "other"})), 1);
   put(*tier, "k2", 100, 3);
   EXPECT_EQ(value(tier->find({"b", "k2"})), 3);
+}
+
+// The engine may have made the removal after the change.
+TEST(HotTier, AChangeDuringARemovalIsNotKept) {
+  auto tier = HotTier::create({.capacity = 1 * MiB});
+  const std::vector<std::string_view> names{"k"};
+  std::optional<HotTier::Removals> removals(tier->removals("b", names));
+  auto change = tier->change({"b", "k"});
+  removals.reset();
+  change.publish(entry(100, 1));
+  EXPECT_EQ(tier->find({"b", "k"}), nullptr);
 }
 
 TEST(HotTier, OfTwoChangesAtOnceNeitherIsKept) {

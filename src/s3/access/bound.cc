@@ -410,7 +410,11 @@ void Bound::told(uint64_t /*bucket*/, const store::KeyChangePtr& change) {
     case KeyEvent::created:
     case KeyEvent::appended:
     case KeyEvent::renamed_here:
-      order_.put({change->key, change->size, change->time_us, change->end_us});
+      told_.key = change->key;
+      told_.size = change->size;
+      told_.time_us = change->time_us;
+      told_.end_us = change->end_us;
+      order_.put(told_);
       held = change->size;
       break;
     case KeyEvent::changed:

@@ -130,6 +130,7 @@ class Bound final : public store::ChangeListener {
   void told(uint64_t bucket, const store::KeyChangePtr& change) override;
   void lost_track(uint64_t bucket) override;
   void bucket_removed(uint64_t bucket) override;
+  bool keeps_changes() const override { return false; }
 
  private:
   uint64_t most_objects() const { return most_objects(order_.objects()); }
@@ -153,6 +154,7 @@ class Bound final : public store::ChangeListener {
   BoundSettings settings_;
   store::Document document_;
   EvictionOrder order_;
+  EvictionOrder::Object told_;  // the object that told() is told of
   BoundClaims claims_;
   uint64_t looks_ = 0,
            all_pinned_at_ = 0;  // of the worker; and the last that found everything pinned, 0: changed since

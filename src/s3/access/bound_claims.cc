@@ -1,6 +1,7 @@
 #include "s3/access/bound_claims.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace verbena::s3 {
 
@@ -37,16 +38,27 @@ BoundRoom BoundClaims::needs(const BoundWish& wish, Held held) const {
   return {.bytes = with.bytes - before.bytes, .objects = with.objects - before.objects};
 }
 
+BoundClaims::OfKey& BoundClaims::of_key(const std::string& key) {
+  const auto at = by_key_.lower_bound(key);
+  if (at != by_key_.end() && at->first == key) return at->second;
+  if (spare_.empty()) return by_key_.emplace_hint(at, key, OfKey())->second;
+  auto entry = std::move(spare_.back());
+  spare_.pop_back();
+  entry.key() = key;
+  entry.mapped() = OfKey();
+  return by_key_.insert(at, std::move(entry))->second;
+}
+
 void BoundClaims::wait(BoundWish& wish) {
   if (wish.state != BoundWish::State::fresh) return;
   wish.state = BoundWish::State::waits;
-  ++by_key_[wish.key].wishes;
+  ++of_key(wish.key).wishes;
   waiting_.push_back(&wish);
 }
 
 void BoundClaims::claim(BoundWish& wish, Held held) {
   if (wish.state == BoundWish::State::waits) waiting_.remove(&wish);
-  OfKey& of = by_key_[wish.key];
+  OfKey& of = of_key(wish.key);
   if (wish.state == BoundWish::State::fresh) ++of.wishes;
   wish.state = BoundWish::State::claimed;
   add(of, wish);
@@ -67,7 +79,9 @@ void BoundClaims::end(BoundWish& wish) {
     count(of);
   }
   wish.state = BoundWish::State::fresh;
-  if (--of.wishes == 0) by_key_.erase(found);
+  if (--of.wishes != 0) return;
+  auto entry = by_key_.extract(found);
+  if (spare_.size() < spare_max) spare_.push_back(std::move(entry));
 }
 
 void BoundClaims::held_changed(std::string_view key, Held held) {

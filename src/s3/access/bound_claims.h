@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace verbena::s3 {
 
@@ -57,8 +58,12 @@ class BoundClaims {
   static void add(OfKey& of, const BoundWish& wish);
   static BoundRoom room_of(const OfKey& of, Held held);
   void count(OfKey& of);
+  OfKey& of_key(const std::string& key);
 
-  std::map<std::string, OfKey, std::less<>> by_key_;
+  using ByKey = std::map<std::string, OfKey, std::less<>>;
+  ByKey by_key_;
+  static constexpr size_t spare_max = 128;
+  std::vector<ByKey::node_type> spare_;  // memory of claims that ended, for those that come
   std::list<BoundWish*> waiting_;
   BoundRoom taken_;
 };

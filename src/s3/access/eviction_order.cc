@@ -58,6 +58,8 @@ bool EvictionOrder::forget(size_t steps) {
     for (; steps != 0 && !queue->empty(); --steps) erase(std::string_view(queue->nodes.front().object.key));
   }
   left_.clear();
+  spare_.clear();
+  spare_keys_.clear();
   return objects() != 0;
 }
 
@@ -90,27 +92,38 @@ void EvictionOrder::limit_kept(uint64_t bytes_max, uint64_t objects_max) {
   while (kept_->nodes.size() > objects_max || kept_->bytes > bytes_max) move(std::prev(kept_->nodes.end()), *main_);
 }
 
-void EvictionOrder::put(Object object) {
-  main_->nodes.push_back(Node{.object = std::move(object), .in = main_.get()});
-  const Place place = std::prev(main_->nodes.end());
-  if (!enter(place)) {
-    const auto known = by_key_.find(place->object.key);
-    replace(known->second, place->object);
-    main_->nodes.erase(place);
-    return;
-  }
+void EvictionOrder::put(const Object& object) {
+  if (spare_.empty()) spare_.emplace_back();
+  const Place place = spare_.begin();
+  place->object = object;
+  place->in = main_.get();
+  place->reads = 0;
+  if (!enter(place)) return replace(by_key_.find(object.key)->second, object);
+  main_->nodes.splice(main_->nodes.end(), spare_, place);
+  if (is_kept(object.key, object.size)) move(place, *kept_);
   const bool filtered = place->in == main_.get() && policy_ == EvictionPolicy::s3_fifo;
   if (filtered && !was_here(place->object.key)) move(place, *small_);
 }
 
 // A new object of the main queue. False: its key is there already, so that it was not entered.
 bool EvictionOrder::enter(Place place) {
-  if (!by_key_.emplace(place->object.key, place).second) return false;
+  if (spare_keys_.empty()) {
+    if (!by_key_.emplace(place->object.key, place).second) return false;
+  } else {
+    auto& spare = spare_keys_.back();
+    spare.key() = place->object.key;
+    spare.mapped() = place;
+    auto entered = by_key_.insert(std::move(spare));
+    if (!entered.inserted) {
+      spare = std::move(entered.node);
+      return false;
+    }
+    spare_keys_.pop_back();
+  }
   memory_.add(OrderMemory::of_key(place->object.key));
   bytes_ += place->object.size;
   main_->bytes += place->object.size;
   if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));
-  if (is_kept(place->object.key, place->object.size)) move(place, *kept_);
   return true;
 }
 
@@ -129,7 +142,9 @@ void EvictionOrder::replace(Place place, const Object& object) {
 void EvictionOrder::put_oldest(Object object) {
   const uint8_t reads = object.renewed_us != 0 ? 1 : 0;
   main_->nodes.push_front(Node{.object = std::move(object), .in = main_.get(), .reads = reads});
-  if (!enter(main_->nodes.begin())) main_->nodes.pop_front();
+  const Place place = main_->nodes.begin();
+  if (!enter(place)) return main_->nodes.pop_front();
+  if (is_kept(place->object.key, place->object.size)) move(place, *kept_);
 }
 
 void EvictionOrder::change_end(std::string_view key, int64_t end_us) {
@@ -146,12 +161,17 @@ void EvictionOrder::erase(std::string_view key) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   const Place place = found->second;
-  by_key_.erase(found);
+  auto entry = by_key_.extract(found);
   memory_.sub(OrderMemory::of_key(place->object.key));
   bytes_ -= place->object.size;
   place->in->bytes -= place->object.size;
   if (policy_ == EvictionPolicy::ttl) ends_.erase(end_of(place));
-  place->in->nodes.erase(place);
+  if (spare_keys_.size() < spare_max) spare_keys_.push_back(std::move(entry));
+  if (spare_.size() >= spare_max) {
+    place->in->nodes.erase(place);
+  } else {
+    spare_.splice(spare_.end(), place->in->nodes, place);
+  }
 }
 
 bool EvictionOrder::read(std::string_view key) {

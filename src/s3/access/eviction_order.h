@@ -20,6 +20,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "s3/access/left_keys.h"
 #include "s3/access/order_memory.h"
@@ -58,7 +59,7 @@ class EvictionOrder {
   uint64_t bytes() const { return bytes_; }
   uint64_t objects() const { return by_key_.size(); }
 
-  void put(Object object);  // new, or replaced
+  void put(const Object& object);  // new, or replaced
   // An object that is older than all others; ignored if the key is there.
   void put_oldest(Object object);
   void change_end(std::string_view key, int64_t end_us);
@@ -112,7 +113,12 @@ class EvictionOrder {
 
   EvictionPolicy policy_;
   OrderShare memory_;
-  std::unordered_map<std::string_view, Place> by_key_;  // names lie in the nodes
+  using ByKey = std::unordered_map<std::string_view, Place>;
+  ByKey by_key_;  // names lie in the nodes
+  // Of objects that went, for those that come: in a full bucket each one that comes needs memory that another one had.
+  static constexpr size_t spare_max = 128;
+  Nodes spare_;
+  std::vector<ByKey::node_type> spare_keys_;
   Kept kept_rule_;
   QueuePtr small_, main_, leaving_, aside_, kept_;
   std::list<QueuePtr> before_;    // of earlier settings, the oldest first

@@ -152,10 +152,16 @@ std::unique_ptr<Cursor> TablesTransaction::cursor(Table table, std::string prefi
   return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, nullptr);
 }
 
+TablesTransaction::~TablesTransaction() {
+  notes_.before.clear();
+  notes_.dead.clear();
+  notes_.effects.clear();
+}
+
 void TablesTransaction::set(Table table, std::string_view key, std::optional<std::string> value) {
   std::string name(key);
   auto before = tables_.set(table, name, std::move(value), place_of(table, name));
-  before_.push_back({table, std::move(name), std::move(before)});
+  notes_.before.push_back({table, std::move(name), std::move(before)});
 }
 
 void TablesTransaction::put(Table table, std::string_view key, std::string_view value) {
@@ -165,14 +171,14 @@ void TablesTransaction::put(Table table, std::string_view key, std::string_view 
 void TablesTransaction::erase(Table table, std::string_view key) { set(table, key, std::nullopt); }
 
 void TablesTransaction::take_back() {
-  for (auto change = before_.rbegin(); change != before_.rend(); ++change) {
+  for (auto change = notes_.before.rbegin(); change != notes_.before.rend(); ++change) {
     tables_.set(change->table, change->key, std::move(change->value), place_of(change->table, change->key));
   }
-  before_.clear();
+  notes_.before.clear();
 }
 
 void TablesTransaction::run_effects() {
-  for (auto& effect : effects_) effect();
+  for (auto& effect : notes_.effects) effect();
 }
 
 }  // namespace verbena::store::in_memory
