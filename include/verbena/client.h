@@ -58,9 +58,10 @@ enum class ErrorCode : uint8_t {
   outcome_unknown,  // the connection broke after the request was sent: the server may have executed it
   malformed_reply,
   server_error,
-  local_error,  // this machine: no memory, no device
-  cancelled,    // at the caller's request; what was to be stored or removed may have been
-  forked,       // the client was made before a fork of this process: make one in the child
+  local_error,           // this machine: no memory, no device
+  cancelled,             // at the caller's request; what was to be stored or removed may have been
+  forked,                // the client was made before a fork of this process: make one in the child
+  insufficient_storage,  // the server's disk or memory is full, or a lease pins all of a bounded bucket
 };
 
 struct ClientError {

@@ -56,7 +56,8 @@ typedef enum verbena_code {
   VERBENA_SERVER_ERROR,
   VERBENA_LOCAL_ERROR,
   VERBENA_CANCELLED,
-  VERBENA_FORKED
+  VERBENA_FORKED,
+  VERBENA_INSUFFICIENT_STORAGE
 } verbena_code;
 
 /* ---- Errors ---- */

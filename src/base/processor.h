@@ -17,6 +17,16 @@ inline bool has_avx2() {
 #endif
 }
 
+// 512-bit vectors of integers, with rotations of their 64-bit elements.
+inline bool has_avx512() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512f");
+  return has;
+#else
+  return false;
+#endif
+}
+
 // Whether QEMU emulates the processor (its TCG). There an instruction for CRCs, or for carry-less products, is a loop
 // over its bits, slower than tables.
 inline bool is_emulated() {

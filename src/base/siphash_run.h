@@ -1,4 +1,5 @@
-// siphash13() of texts of one length that lie one after the other: four side by side where the processor has AVX2.
+// siphash13() of texts of one length that lie one after the other: side by side where the processor has AVX-512 (eight)
+// or AVX2 (four).
 #pragma once
 
 #include <span>

@@ -174,10 +174,47 @@ void HotTier::begin_change(Key key, FillToken& token) {
   token = token_without_epoch(key);
   Shard& s = shard(token.hash);
   const std::lock_guard lock(s.mutex);
-  Slot& state = slot(s, token.hash);
+  token.epoch = begin_change(s, token.hash, victims);
+}
+
+// Returns its epoch. Drops the entry.
+uint32_t HotTier::begin_change(Shard& s, uint64_t h, Victims& victims) {
+  Slot& state = slot(s, h);
   ++state.changing;
-  token.epoch = ++state.epoch;
-  if (Node* const found = s.index.find(token.hash)) remove(s, *found, victims);
+  if (Node* const found = s.index.find(h)) remove(s, *found, victims);
+  return ++state.epoch;
+}
+
+HotTier::Removals HotTier::removals(std::string_view bucket, std::span<const std::string_view> names) {
+  return {shared_from_this(), bucket, names};
+}
+
+HotTier::Removals::Removals(std::shared_ptr<HotTier> tier, std::string_view bucket,
+                            std::span<const std::string_view> names)
+    : tier_(std::move(tier)) {
+  const uint64_t its_salt = tier_->salt(bucket);
+  hashes_.reserve(names.size());
+  for (const std::string_view name : names) {
+    hashes_.push_back(tier_->hash(its_salt, name));
+    tier_->shard(hashes_.back()).index.fetch_ahead(hashes_.back());
+  }
+  Victims victims;
+  for (const uint64_t h : hashes_) {
+    Shard& s = tier_->shard(h);
+    const std::lock_guard lock(s.mutex);
+    tier_->begin_change(s, h, victims);
+  }
+}
+
+HotTier::Removals::~Removals() {
+  if (tier_ == nullptr) return;
+  for (const uint64_t h : hashes_) {
+    Shard& s = tier_->shard(h);
+    const std::lock_guard lock(s.mutex);
+    Slot& state = slot(s, h);
+    --state.changing;
+    ++state.epoch;
+  }
 }
 
 void HotTier::end_change(const FillToken& token, Key key, EntryPtr entry) {

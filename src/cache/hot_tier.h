@@ -92,6 +92,21 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   };
   Change change(Key key);
 
+  // Removals of keys of one bucket, likewise: from before the engine makes them until they are made or have failed.
+  class Removals {
+   public:
+    Removals(Removals&& other) noexcept = default;
+    Removals& operator=(Removals&&) = delete;
+    ~Removals();
+
+   private:
+    friend class HotTier;
+    Removals(std::shared_ptr<HotTier> tier, std::string_view bucket, std::span<const std::string_view> names);
+    std::shared_ptr<HotTier> tier_;
+    std::vector<uint64_t> hashes_;
+  };
+  Removals removals(std::string_view bucket, std::span<const std::string_view> names);
+
   // The memory of objects that are still being read into the tier. Together at most a quarter of the capacity, since it
   // cannot be evicted; per payer (memory::Charge) at most a quarter of that, or 64 MiB if that is more and no more than
   // half: clients decide how long it takes.
@@ -178,6 +193,7 @@ class HotTier : public std::enable_shared_from_this<HotTier> {
   Shard& shard(uint64_t hash) { return shards_[hash % shard_count]; }
   static Slot& slot(Shard& shard, uint64_t hash) { return shard.slots[hash / shard_count % slot_count]; }
   void begin_change(Key key, FillToken& token);
+  uint32_t begin_change(Shard& shard, uint64_t hash, Victims& victims);
   void end_change(const FillToken& token, Key key, EntryPtr entry);
   void place(Shard& shard, const FillToken& token, Key key, EntryPtr entry, Victims& victims);
   void remove(Shard& shard, Node& node, Victims& victims);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -127,6 +128,36 @@ TEST(HotTier, WhatWasReadBeforeAChangeDoesNotComeInAfterIt) {
   EXPECT_EQ(tier->find(key), nullptr);
   tier->insert(tier->fill_token(key), key, entry(100, 3));
   EXPECT_EQ(value(tier->find(key)), 3);
+}
+
+TEST(HotTier, RemovalsOfManyKeysDropTheirEntriesAndKeepOutWhatWasReadBefore) {
+  auto tier = HotTier::create({.capacity = 1 * MiB});
+  const std::vector<std::string_view> names{"k1", "k2", "absent"};
+  for (const auto name : {"k1", "k2", "other"}) put(*tier, name, 100, 1);
+  const auto before = tier->fill_token({"b", "k1"});
+  {
+    const auto removals = tier->removals("b", names);
+    for (const auto name : names) EXPECT_EQ(tier->find({"b", name}), nullptr);
+    tier->insert(before, {"b", "k1"}, entry(100, 2));
+    put(*tier, "k2", 100, 2);
+    for (const auto name : names) EXPECT_EQ(tier->find({"b", name}), nullptr);
+  }
+  tier->insert(before, {"b", "k1"}, entry(100, 2));
+  EXPECT_EQ(tier->find({"b", "k1"}), nullptr);
+  EXPECT_EQ(value(tier->find({"b", "other"})), 1);
+  put(*tier, "k2", 100, 3);
+  EXPECT_EQ(value(tier->find({"b", "k2"})), 3);
+}
+
+// The engine may have made the removal after the change.
+TEST(HotTier, AChangeDuringARemovalIsNotKept) {
+  auto tier = HotTier::create({.capacity = 1 * MiB});
+  const std::vector<std::string_view> names{"k"};
+  std::optional<HotTier::Removals> removals(tier->removals("b", names));
+  auto change = tier->change({"b", "k"});
+  removals.reset();
+  change.publish(entry(100, 1));
+  EXPECT_EQ(tier->find({"b", "k"}), nullptr);
 }
 
 TEST(HotTier, OfTwoChangesAtOnceNeitherIsKept) {

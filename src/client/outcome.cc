@@ -107,6 +107,8 @@ std::string_view to_string(ErrorCode code) {
       return "cancelled";
     case ErrorCode::forked:
       return "forked";
+    case ErrorCode::insufficient_storage:
+      return "insufficient_storage";
   }
   return "?";
 }
@@ -181,6 +183,8 @@ ErrorCode code_of(Errc code) {
     case Errc::slow_down:
     case Errc::service_unavailable:
       return ErrorCode::slow_down;
+    case Errc::insufficient_storage:
+      return ErrorCode::insufficient_storage;
     case Errc::unsupported:
     case Errc::not_implemented:
     case Errc::rdma_not_supported:
@@ -245,6 +249,7 @@ constexpr std::array known_codes = {
     Known{"NotImplemented", ErrorCode::unsupported},
     Known{"RDMANotSupported", ErrorCode::unsupported},
     Known{"MethodNotAllowed", ErrorCode::unsupported},
+    Known{"InsufficientStorage", ErrorCode::insufficient_storage},
     Known{"InternalError", ErrorCode::server_error},
     Known{"RDMATransferFailed", ErrorCode::server_error},
 };
@@ -274,6 +279,8 @@ ErrorCode code_for(std::string_view s3_code, int http_status, bool has_key) {
     case 429:
     case 503:
       return ErrorCode::slow_down;
+    case 507:
+      return ErrorCode::insufficient_storage;
     default:
       return http_status >= 400 && http_status < 500 ? ErrorCode::invalid_argument : ErrorCode::server_error;
   }

@@ -22,5 +22,12 @@ TEST(OutcomeTest, WhatAServerSaysIsTheSameByBothDoors) {
   }
 }
 
+TEST(OutcomeTest, AServerWithoutRoomHasACodeOfItsOwn) {
+  EXPECT_EQ(from_error({.code = Errc::insufficient_storage}, "").code, ErrorCode::insufficient_storage);
+  EXPECT_EQ(code_for("", 507, true), ErrorCode::insufficient_storage);
+  EXPECT_EQ(s3_code_for(ErrorCode::insufficient_storage), "InsufficientStorage");
+  EXPECT_EQ(to_string(ErrorCode::insufficient_storage), "insufficient_storage");
+}
+
 }  // namespace
 }  // namespace verbena::client

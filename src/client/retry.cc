@@ -32,6 +32,7 @@ bool nothing_was_done(const ClientError& error) {
       return !is_unsure(error);
     case ErrorCode::unsupported:
     case ErrorCode::local_error:
+    case ErrorCode::insufficient_storage:
       return true;
     default:
       return false;

@@ -30,7 +30,8 @@ TEST(Retry, OnlyWhatCannotHaveHappenedIsRepeatedWhenTwiceIsNotOnce) {
     EXPECT_FALSE(worth_retrying(error_of(code), false));
     EXPECT_TRUE(worth_retrying(error_of(code), true));
   }
-  for (ErrorCode code : {ErrorCode::no_such_key, ErrorCode::access_denied, ErrorCode::invalid_argument}) {
+  for (ErrorCode code : {ErrorCode::no_such_key, ErrorCode::access_denied, ErrorCode::invalid_argument,
+                         ErrorCode::insufficient_storage}) {
     EXPECT_FALSE(worth_retrying(error_of(code), true));
   }
 }
@@ -65,6 +66,7 @@ TEST(Retry, OfAChangeAnEarlierAttemptMayHaveHappened) {
     EXPECT_EQ(outcome_of({connection_failed, first, slow_down}), outcome_unknown);
     EXPECT_EQ(outcome_of({first, unsupported}), outcome_unknown);
     EXPECT_EQ(outcome_of({first, local_error}), outcome_unknown);
+    EXPECT_EQ(outcome_of({first, insufficient_storage}), outcome_unknown);
     EXPECT_EQ(outcome_of({first, access_denied}), access_denied);
   }
   EXPECT_EQ(outcome_of({connection_failed, slow_down, connection_failed}), connection_failed);

@@ -10,7 +10,7 @@ bool BucketFeed::listen(const std::shared_ptr<ChangeListener>& listener) {
   const std::lock_guard lock(mutex_);
   if (ended_) return false;
   forget_gone();
-  listeners_.push_back(listener);
+  listeners_.push_back({listener, listener->keeps_changes()});
   listeners_count_.store(static_cast<uint32_t>(listeners_.size()));
   return true;
 }
@@ -18,7 +18,7 @@ bool BucketFeed::listen(const std::shared_ptr<ChangeListener>& listener) {
 void BucketFeed::stop_listening(const ChangeListener& listener) {
   const std::lock_guard lock(mutex_);
   std::erase_if(listeners_, [&](const auto& one) {
-    const auto there = one.lock();
+    const auto there = one.listener.lock();
     return there == nullptr || there.get() == &listener;
   });
   listeners_count_.store(static_cast<uint32_t>(listeners_.size()));
@@ -26,18 +26,22 @@ void BucketFeed::stop_listening(const ChangeListener& listener) {
 
 uint64_t BucketFeed::tell_all(KeyEvent what, std::string_view key, const ObjectInfo& info, bool of_versions,
                               bool by_catalogue) {
-  auto change = std::make_shared<const KeyChange>(KeyChange{.what = what,
-                                                            .key = std::string(key),
-                                                            .version_id = info.version_id,
-                                                            .etag = info.etag,
-                                                            .size = info.size,
-                                                            .time_us = info.modified_us,
-                                                            .end_us = end_us_of(info),
-                                                            .of_versions = of_versions});
   const std::lock_guard lock(mutex_);
+  const bool kept = std::ranges::any_of(listeners_, &Listening::keeps);
+  const std::shared_ptr<KeyChange> made = kept ? std::make_shared<KeyChange>() : std::shared_ptr<KeyChange>();
+  KeyChange& its = kept ? *made : not_kept_;
+  its.what = what;
+  its.key = key;
+  its.version_id = info.version_id;
+  its.etag = info.etag;
+  its.size = info.size;
+  its.time_us = info.modified_us;
+  its.end_us = end_us_of(info);
+  its.of_versions = of_versions;
+  const KeyChangePtr change(made, &its);
   bool gone = false;
   for (const auto& one : listeners_) {
-    const auto listener = one.lock();
+    const auto listener = one.listener.lock();
     if (listener != nullptr) listener->told(bucket_, change);
     gone = gone || listener == nullptr;
   }
@@ -47,7 +51,7 @@ uint64_t BucketFeed::tell_all(KeyEvent what, std::string_view key, const ObjectI
 }
 
 void BucketFeed::forget_gone() {
-  std::erase_if(listeners_, [](const auto& one) { return one.expired(); });
+  std::erase_if(listeners_, [](const auto& one) { return one.listener.expired(); });
   listeners_count_.store(static_cast<uint32_t>(listeners_.size()));
 }
 
@@ -55,7 +59,7 @@ void BucketFeed::lose_track() {
   if (!wanted()) return;
   const std::lock_guard lock(mutex_);
   for (const auto& one : listeners_) {
-    if (const auto listener = one.lock()) listener->lost_track(bucket_);
+    if (const auto listener = one.listener.lock()) listener->lost_track(bucket_);
   }
 }
 
@@ -63,7 +67,7 @@ void BucketFeed::end() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
   for (const auto& one : listeners_) {
-    if (const auto listener = one.lock()) listener->bucket_removed(bucket_);
+    if (const auto listener = one.listener.lock()) listener->bucket_removed(bucket_);
   }
   listeners_.clear();
   listeners_count_.store(0);

@@ -49,6 +49,8 @@ class ChangeListener {
   virtual void told(uint64_t bucket, const KeyChangePtr& change) = 0;  // per key, in the order of the commits
   virtual void lost_track(uint64_t bucket) = 0;                        // changes may have been missed
   virtual void bucket_removed(uint64_t bucket) = 0;                    // the last call for this bucket
+  // False: it keeps no change beyond told(). Constant. Where that holds for all listeners, no change costs memory.
+  virtual bool keeps_changes() const { return true; }
 };
 
 // The feed of one bucket. Thread-safe.
@@ -97,7 +99,12 @@ class BucketFeed {
   std::array<std::atomic<uint64_t>, counts> committed_{};
   // Held during a report, so that all listeners see one order.
   std::mutex mutex_;
-  std::vector<std::weak_ptr<ChangeListener>> listeners_;
+  struct Listening {
+    std::weak_ptr<ChangeListener> listener;
+    bool keeps = true;  // ChangeListener::keeps_changes()
+  };
+  std::vector<Listening> listeners_;
+  KeyChange not_kept_;  // the change that is being reported, if no listener keeps it
   bool ended_ = false;
 };
 using BucketFeedPtr = std::shared_ptr<BucketFeed>;

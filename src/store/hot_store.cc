@@ -351,9 +351,10 @@ Task<Result<Removed>> HotStore::remove(std::string_view bucket, std::string_view
 
 Task<std::vector<Result<void>>> HotStore::evict(std::string_view bucket, RemovalGroundsPtr grounds,
                                                 std::vector<Eviction> objects) {
-  std::vector<cache::HotTier::Change> changes;
-  changes.reserve(objects.size());
-  for (const Eviction& one : objects) changes.push_back(tier_->change(cache::Key{bucket, one.key}));
+  std::vector<std::string_view> names;
+  names.reserve(objects.size());
+  for (const Eviction& one : objects) names.emplace_back(one.key);
+  const auto removals = tier_->removals(bucket, names);
   co_return co_await below_.evict(bucket, std::move(grounds), std::move(objects));
 }
 

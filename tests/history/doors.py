@@ -236,7 +236,7 @@ class Client:
             return Lost(f"{type(error).__name__} {error}")
         if isinstance(error, errors.NoSuchKey):
             return Refused(404, error.s3_code)
-        if "insufficient storage" in str(error):
+        if isinstance(error, errors.InsufficientStorage):
             return Refused(507, "InsufficientStorage")
         if isinstance(error, errors.PreconditionFailed):  # the native door has this code for a wrong offset, too
             return Refused(400 if error.http_status == 400 or error.s3_code == "InvalidWriteOffset" else 412, error.s3_code)

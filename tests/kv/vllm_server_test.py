@@ -14,6 +14,7 @@ from engine import Request  # noqa: E402
 from vllm_case import SHARED, Case, before_loads, remove, requests  # noqa: E402
 
 import verbena  # noqa: E402
+from verbena.errors import InsufficientStorage  # noqa: E402
 from verbena.kv import Mismatch  # noqa: E402
 
 PROMPT = [*SHARED, *range(200, 231)]
@@ -196,6 +197,8 @@ class Full(Refusals):
             keys = [(self.bucket(), one.key) for one in client.list(self.bucket())]
             held.append(client.head_many(keys, lease_ms=60_000).lease)
             client.set_bound(self.bucket(), objects_max=len(keys))
+            refused = list(client.put_many([(self.bucket(), "one more", b"block")]))
+            self.assertIsInstance(refused[0].error, InsufficientStorage)
 
         def allow():
             client.end_lease(held.pop())

@@ -13,31 +13,32 @@ import (
 type Code int
 
 const (
-	InvalidArgument    Code = C.VERBENA_INVALID_ARGUMENT
-	NoSuchBucket       Code = C.VERBENA_NO_SUCH_BUCKET
-	NoSuchKey          Code = C.VERBENA_NO_SUCH_KEY
-	NoSuchUpload       Code = C.VERBENA_NO_SUCH_UPLOAD
-	BucketExists       Code = C.VERBENA_BUCKET_EXISTS
-	BucketNotEmpty     Code = C.VERBENA_BUCKET_NOT_EMPTY
-	PreconditionFailed Code = C.VERBENA_PRECONDITION_FAILED
-	NotModified        Code = C.VERBENA_NOT_MODIFIED
-	InvalidRange       Code = C.VERBENA_INVALID_RANGE
-	AccessDenied       Code = C.VERBENA_ACCESS_DENIED
-	UnknownAccessKey   Code = C.VERBENA_UNKNOWN_ACCESS_KEY
-	ChecksumMismatch   Code = C.VERBENA_CHECKSUM_MISMATCH
-	BufferTooSmall     Code = C.VERBENA_BUFFER_TOO_SMALL
-	TooLarge           Code = C.VERBENA_TOO_LARGE
-	SlowDown           Code = C.VERBENA_SLOW_DOWN
-	Unsupported        Code = C.VERBENA_UNSUPPORTED
-	ConnectionFailed   Code = C.VERBENA_CONNECTION_FAILED
-	TimedOut           Code = C.VERBENA_TIMED_OUT
-	OutcomeUnknown     Code = C.VERBENA_OUTCOME_UNKNOWN
-	MalformedReply     Code = C.VERBENA_MALFORMED_REPLY
-	ServerError        Code = C.VERBENA_SERVER_ERROR
-	LocalError         Code = C.VERBENA_LOCAL_ERROR
-	Cancelled          Code = C.VERBENA_CANCELLED
-	Forked             Code = C.VERBENA_FORKED
-	Closed             Code = -1
+	InvalidArgument     Code = C.VERBENA_INVALID_ARGUMENT
+	NoSuchBucket        Code = C.VERBENA_NO_SUCH_BUCKET
+	NoSuchKey           Code = C.VERBENA_NO_SUCH_KEY
+	NoSuchUpload        Code = C.VERBENA_NO_SUCH_UPLOAD
+	BucketExists        Code = C.VERBENA_BUCKET_EXISTS
+	BucketNotEmpty      Code = C.VERBENA_BUCKET_NOT_EMPTY
+	PreconditionFailed  Code = C.VERBENA_PRECONDITION_FAILED
+	NotModified         Code = C.VERBENA_NOT_MODIFIED
+	InvalidRange        Code = C.VERBENA_INVALID_RANGE
+	AccessDenied        Code = C.VERBENA_ACCESS_DENIED
+	UnknownAccessKey    Code = C.VERBENA_UNKNOWN_ACCESS_KEY
+	ChecksumMismatch    Code = C.VERBENA_CHECKSUM_MISMATCH
+	BufferTooSmall      Code = C.VERBENA_BUFFER_TOO_SMALL
+	TooLarge            Code = C.VERBENA_TOO_LARGE
+	SlowDown            Code = C.VERBENA_SLOW_DOWN
+	Unsupported         Code = C.VERBENA_UNSUPPORTED
+	ConnectionFailed    Code = C.VERBENA_CONNECTION_FAILED
+	TimedOut            Code = C.VERBENA_TIMED_OUT
+	OutcomeUnknown      Code = C.VERBENA_OUTCOME_UNKNOWN
+	MalformedReply      Code = C.VERBENA_MALFORMED_REPLY
+	ServerError         Code = C.VERBENA_SERVER_ERROR
+	LocalError          Code = C.VERBENA_LOCAL_ERROR
+	Cancelled           Code = C.VERBENA_CANCELLED
+	Forked              Code = C.VERBENA_FORKED
+	InsufficientStorage Code = C.VERBENA_INSUFFICIENT_STORAGE
+	Closed              Code = -1
 )
 
 func (c Code) Error() string {

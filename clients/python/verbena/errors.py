@@ -56,6 +56,7 @@ class ServerError(VerbenaError, number=21): """The server failed."""
 class LocalError(VerbenaError, number=22): """This machine: no memory, no device, a stream that failed."""
 class Cancelled(VerbenaError, number=23): """The client was closed, or the call cancelled, before it ended."""
 class Forked(VerbenaError, number=24): """The client was made before a fork of this process: make a new one in the child."""
+class InsufficientStorage(ServerError, number=25): """The server's disk or memory is full, or a lease pins all of a bounded bucket."""
 class Closed(VerbenaError, ValueError, number=-1): """The client was closed before the call."""
 # fmt: on
 

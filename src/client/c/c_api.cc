@@ -107,7 +107,7 @@ const char* verbena_last_error(void) { return last_error.message.c_str(); }
 
 const char* verbena_code_name(int code) {
   if (code == VERBENA_OK) return "ok";
-  if (code < 0 || code > VERBENA_FORKED) return "?";
+  if (code < 0 || code > VERBENA_INSUFFICIENT_STORAGE) return "?";
   return verbena::to_string(static_cast<ErrorCode>(code)).data();
 }
 

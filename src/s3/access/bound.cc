@@ -210,7 +210,7 @@ Bound::Room Bound::refuse(BoundWish& wish, const BoundRoom& need) {
 
 void Bound::release(BoundWish& wish) {
   const std::lock_guard lock(mutex_);
-  claims_.end(wish, order_.size_of(wish.key));
+  claims_.end(wish);
 }
 
 // All that the first one needs; for the others no more than a part of the bound at once.
@@ -359,21 +359,25 @@ Bound::Victims Bound::victims(size_t max) {
   return found;
 }
 
-void Bound::settle(const EvictionOrder::Object& victim, bool removed) {
+void Bound::settle(std::span<const EvictionOrder::Object> victims, const std::vector<Result<void>>& done) {
   const std::lock_guard lock(mutex_);
-  if (removed) {
-    order_.forget_left(victim.key);
-  } else if (loading_) {
-    // It had been listed, and was in no order yet.
-    if (!removed_while_loading_.contains(victim.key)) order_.put_oldest(victim);
-  } else {
-    order_.give_back(victim);
+  for (size_t i = 0; i < victims.size(); ++i) {
+    if (done[i]) continue;
+    if (done[i].error() == Errc::no_such_key) {
+      order_.forget_left(victims[i].key);
+    } else if (loading_) {
+      // It had been listed, and was in no order yet.
+      if (!removed_while_loading_.contains(victims[i].key)) order_.put_oldest(victims[i]);
+    } else {
+      order_.give_back(victims[i]);
+    }
   }
 }
 
 void Bound::correct(const EvictionOrder::Object& real) {
   const std::lock_guard lock(mutex_);
   order_.correct(real);
+  claims_.held_changed(real.key, order_.size_of(real.key));
 }
 
 std::vector<std::string> Bound::take_due_keys(size_t max) {
@@ -406,7 +410,11 @@ void Bound::told(uint64_t /*bucket*/, const store::KeyChangePtr& change) {
     case KeyEvent::created:
     case KeyEvent::appended:
     case KeyEvent::renamed_here:
-      order_.put({change->key, change->size, change->time_us, change->end_us});
+      told_.key = change->key;
+      told_.size = change->size;
+      told_.time_us = change->time_us;
+      told_.end_us = change->end_us;
+      order_.put(told_);
       held = change->size;
       break;
     case KeyEvent::changed:

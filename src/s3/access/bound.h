@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -105,7 +106,7 @@ class Bound final : public store::ChangeListener {
   // Objects that are older than all others. False: the load is void.
   bool add_loaded(std::vector<EvictionOrder::Object> older);
   void end_load();
-  // At most `max` objects to evict, if it is too full. Each is settled before the next call. Also arranges some of what
+  // At most `max` objects to evict, if it is too full. All are settled before the next call. Also arranges some of what
   // was ordered by other settings. A bounded number of steps: `more` is to be done by the next call.
   struct Victims {
     std::vector<EvictionOrder::Object> objects{};
@@ -114,7 +115,8 @@ class Bound final : public store::ChangeListener {
     bool early = false;  // within the bound, but the order's memory is used up
   };
   Victims victims(size_t max);
-  void settle(const EvictionOrder::Object& victim, bool removed);
+  // `done`: the outcome of each. What was evicted has left already, when the engine told of it.
+  void settle(std::span<const EvictionOrder::Object> victims, const std::vector<Result<void>>& done);
   // What is left of it in memory once it was withdrawn, to be destroyed in steps.
   EvictionOrder take_order();
   uint64_t objects_allowed() const;                    // by its settings and the memory of its order
@@ -128,6 +130,7 @@ class Bound final : public store::ChangeListener {
   void told(uint64_t bucket, const store::KeyChangePtr& change) override;
   void lost_track(uint64_t bucket) override;
   void bucket_removed(uint64_t bucket) override;
+  bool keeps_changes() const override { return false; }
 
  private:
   uint64_t most_objects() const { return most_objects(order_.objects()); }
@@ -151,6 +154,7 @@ class Bound final : public store::ChangeListener {
   BoundSettings settings_;
   store::Document document_;
   EvictionOrder order_;
+  EvictionOrder::Object told_;  // the object that told() is told of
   BoundClaims claims_;
   uint64_t looks_ = 0,
            all_pinned_at_ = 0;  // of the worker; and the last that found everything pinned, 0: changed since

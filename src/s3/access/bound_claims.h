@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace verbena::s3 {
 
@@ -38,7 +39,7 @@ class BoundClaims {
   BoundRoom needs(const BoundWish& wish, Held held) const;
   void wait(BoundWish& wish);
   void claim(BoundWish& wish, Held held);
-  void end(BoundWish& wish, Held held);
+  void end(BoundWish& wish);
   void held_changed(std::string_view key, Held held);
   void count_again(const std::function<Held(std::string_view key)>& held_of);
 
@@ -52,12 +53,17 @@ class BoundClaims {
     size_t wishes = 0, claims = 0;
     uint64_t whole = 0, added = 0;  // of claims: the largest new object, and the bytes of appends
     BoundRoom taken{};
+    Held held{};  // of the object, if there are claims
   };
   static void add(OfKey& of, const BoundWish& wish);
   static BoundRoom room_of(const OfKey& of, Held held);
-  void count(OfKey& of, Held held);
+  void count(OfKey& of);
+  OfKey& of_key(const std::string& key);
 
-  std::map<std::string, OfKey, std::less<>> by_key_;
+  using ByKey = std::map<std::string, OfKey, std::less<>>;
+  ByKey by_key_;
+  static constexpr size_t spare_max = 128;
+  std::vector<ByKey::node_type> spare_;  // memory of claims that ended, for those that come
   std::list<BoundWish*> waiting_;
   BoundRoom taken_;
 };

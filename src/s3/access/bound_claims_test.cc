@@ -24,9 +24,9 @@ TEST(BoundClaims, AnOverwriteTakesWhatItHasMoreThanTheObject) {
   EXPECT_EQ(claims.taken(), (BoundRoom{150, 1}));
   claims.held_changed("k", 150);
   EXPECT_EQ(claims.taken(), BoundRoom());
-  claims.end(one, 150);
+  claims.end(one);
   EXPECT_TRUE(claims.is_claimed("k"));
-  claims.end(two, 150);
+  claims.end(two);
   EXPECT_FALSE(claims.has("k"));
   EXPECT_EQ(claims.taken(), BoundRoom());
 }
@@ -41,10 +41,11 @@ TEST(BoundClaims, AppendsAddUpAndAWaitingWriteTakesNothing) {
   EXPECT_TRUE(claims.has("other"));
   EXPECT_FALSE(claims.is_claimed("other"));
   EXPECT_EQ(claims.waiting().size(), 1U);
-  claims.end(three, std::nullopt);
-  claims.end(one, 1100);
+  claims.end(three);
+  claims.held_changed("k", 1100);
+  claims.end(one);
   EXPECT_EQ(claims.taken(), (BoundRoom{50, 0}));
-  claims.end(two, 1150);
+  claims.end(two);
   EXPECT_TRUE(claims.waiting().empty());
   EXPECT_EQ(claims.taken(), BoundRoom());
 }

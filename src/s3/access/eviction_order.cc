@@ -57,8 +57,10 @@ bool EvictionOrder::forget(size_t steps) {
   for (Queue* const queue : {small_.get(), main_.get(), leaving_.get(), aside_.get(), kept_.get()}) {
     for (; steps != 0 && !queue->empty(); --steps) erase(std::string_view(queue->nodes.front().object.key));
   }
-  for (; steps != 0 && !left_.empty(); --steps) forget_first_left();
-  return objects() != 0 || !left_.empty();
+  left_.clear();
+  spare_.clear();
+  spare_keys_.clear();
+  return objects() != 0;
 }
 
 std::optional<uint64_t> EvictionOrder::size_of(std::string_view key) const {
@@ -91,23 +93,38 @@ void EvictionOrder::limit_kept(uint64_t bytes_max, uint64_t objects_max) {
 }
 
 void EvictionOrder::put(const Object& object) {
-  const auto found = by_key_.find(object.key);
-  if (found != by_key_.end()) return replace(found->second, object);
-  main_->nodes.push_back(Node{.object = object, .in = main_.get()});
-  const Place place = std::prev(main_->nodes.end());
-  enter(place);
+  if (spare_.empty()) spare_.emplace_back();
+  const Place place = spare_.begin();
+  place->object = object;
+  place->in = main_.get();
+  place->reads = 0;
+  if (!enter(place)) return replace(by_key_.find(object.key)->second, object);
+  main_->nodes.splice(main_->nodes.end(), spare_, place);
+  if (is_kept(object.key, object.size)) move(place, *kept_);
   const bool filtered = place->in == main_.get() && policy_ == EvictionPolicy::s3_fifo;
-  if (filtered && !was_here(object.key)) move(place, *small_);
+  if (filtered && !was_here(place->object.key)) move(place, *small_);
 }
 
-// A new object of the main queue.
-void EvictionOrder::enter(Place place) {
-  by_key_.emplace(place->object.key, place);
+// A new object of the main queue. False: its key is there already, so that it was not entered.
+bool EvictionOrder::enter(Place place) {
+  if (spare_keys_.empty()) {
+    if (!by_key_.emplace(place->object.key, place).second) return false;
+  } else {
+    auto& spare = spare_keys_.back();
+    spare.key() = place->object.key;
+    spare.mapped() = place;
+    auto entered = by_key_.insert(std::move(spare));
+    if (!entered.inserted) {
+      spare = std::move(entered.node);
+      return false;
+    }
+    spare_keys_.pop_back();
+  }
   memory_.add(OrderMemory::of_key(place->object.key));
   bytes_ += place->object.size;
   main_->bytes += place->object.size;
   if (policy_ == EvictionPolicy::ttl && place->object.end_us != 0) ends_.insert(end_of(place));
-  if (is_kept(place->object.key, place->object.size)) move(place, *kept_);
+  return true;
 }
 
 void EvictionOrder::replace(Place place, const Object& object) {
@@ -123,10 +140,11 @@ void EvictionOrder::replace(Place place, const Object& object) {
 }
 
 void EvictionOrder::put_oldest(Object object) {
-  if (by_key_.contains(object.key)) return;
   const uint8_t reads = object.renewed_us != 0 ? 1 : 0;
   main_->nodes.push_front(Node{.object = std::move(object), .in = main_.get(), .reads = reads});
-  enter(main_->nodes.begin());
+  const Place place = main_->nodes.begin();
+  if (!enter(place)) return main_->nodes.pop_front();
+  if (is_kept(place->object.key, place->object.size)) move(place, *kept_);
 }
 
 void EvictionOrder::change_end(std::string_view key, int64_t end_us) {
@@ -143,12 +161,17 @@ void EvictionOrder::erase(std::string_view key) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   const Place place = found->second;
-  by_key_.erase(found);
+  auto entry = by_key_.extract(found);
   memory_.sub(OrderMemory::of_key(place->object.key));
   bytes_ -= place->object.size;
   place->in->bytes -= place->object.size;
   if (policy_ == EvictionPolicy::ttl) ends_.erase(end_of(place));
-  place->in->nodes.erase(place);
+  if (spare_keys_.size() < spare_max) spare_keys_.push_back(std::move(entry));
+  if (spare_.size() >= spare_max) {
+    place->in->nodes.erase(place);
+  } else {
+    spare_.splice(spare_.end(), place->in->nodes, place);
+  }
 }
 
 bool EvictionOrder::read(std::string_view key) {
@@ -249,20 +272,10 @@ void EvictionOrder::forget_left(std::string_view key) {
   if (found != by_key_.end() && found->second->in == leaving_.get()) erase(key);
 }
 
-void EvictionOrder::remember(std::string_view key) {
-  const size_t name = std::hash<std::string_view>{}(key);
-  left_.push_back(name);
-  left_set_.insert(name);
-  for (int more = 0; more < 2 && left_.size() > by_key_.size(); ++more) forget_first_left();
-}
-
-void EvictionOrder::forget_first_left() {
-  left_set_.erase(left_set_.find(left_.front()));
-  left_.pop_front();
-}
+void EvictionOrder::remember(std::string_view key) { left_.add(std::hash<std::string_view>{}(key), by_key_.size()); }
 
 bool EvictionOrder::was_here(std::string_view key) const {
-  return left_set_.contains(std::hash<std::string_view>{}(key));
+  return left_.has(std::hash<std::string_view>{}(key), by_key_.size());
 }
 
 }  // namespace verbena::s3

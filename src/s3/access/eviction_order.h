@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -20,9 +19,10 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
+#include <vector>
 
+#include "s3/access/left_keys.h"
 #include "s3/access/order_memory.h"
 
 namespace verbena::s3 {
@@ -104,17 +104,21 @@ class EvictionOrder {
   // Whether the object at its turn is the next one; else it is moved on.
   bool is_next(Place place, const std::function<bool(std::string_view)>& is_pinned);
   void arrange_one(Place place);
-  void enter(Place place);
+  bool enter(Place place);
   void replace(Place place, const Object& object);
   void remember(std::string_view key);
-  void forget_first_left();
   bool was_here(std::string_view key) const;
   using ByEnd = std::set<std::pair<int64_t, const Node*>>;
   static std::pair<int64_t, const Node*> end_of(Place place) { return {place->object.end_us, &*place}; }
 
   EvictionPolicy policy_;
   OrderShare memory_;
-  std::unordered_map<std::string_view, Place> by_key_;  // names lie in the nodes
+  using ByKey = std::unordered_map<std::string_view, Place>;
+  ByKey by_key_;  // names lie in the nodes
+  // Of objects that went, for those that come: in a full bucket each one that comes needs memory that another one had.
+  static constexpr size_t spare_max = 128;
+  Nodes spare_;
+  std::vector<ByKey::node_type> spare_keys_;
   Kept kept_rule_;
   QueuePtr small_, main_, leaving_, aside_, kept_;
   std::list<QueuePtr> before_;    // of earlier settings, the oldest first
@@ -123,8 +127,7 @@ class EvictionOrder {
   size_t around_ = 0;             // objects that went around in the main queue since one left
   size_t aside_seen_ = 0;         // objects set aside that were looked at again since one left
   uint64_t bytes_ = 0;            // of all
-  std::deque<size_t> left_;       // hashes of keys that were evicted from the small queue, the earliest first
-  std::unordered_multiset<size_t> left_set_;
+  LeftKeys left_;                 // of the small queue
 };
 
 }  // namespace verbena::s3

@@ -233,23 +233,33 @@ Task<> BoundsWorker::evict_some(std::shared_ptr<Batch> batch) {
     batch->next += victims.size();
     std::vector<Result<void>> outcomes(victims.size(), fail(Errc::no_such_bucket, "bounds"));
     if (!bound.is_gone() && !stop_) outcomes = co_await evict_together(*batch, victims);
-    for (size_t i = 0; i < victims.size(); ++i) co_await settle(*batch, victims[i], outcomes[i]);
+    co_await settle(*batch, victims, outcomes);
   }
 }
 
-Task<> BoundsWorker::settle(Batch& batch, const EvictionOrder::Object& victim, const Result<void>& done) {
-  const bool gone = done || done.error() == Errc::no_such_key;
-  if (done) {
-    evicted_objects().add();
-    evicted_bytes().add(victim.size);
-    if (batch.early) evicted_early().add();
+Task<> BoundsWorker::settle(Batch& batch, std::span<const EvictionOrder::Object> victims,
+                            const std::vector<Result<void>>& done) {
+  uint64_t objects = 0, bytes = 0;
+  for (size_t i = 0; i < victims.size(); ++i) {
+    const EvictionOrder::Object& victim = victims[i];
+    if (done[i]) {
+      ++objects;
+      bytes += victim.size;
+      continue;
+    }
+    const Error& why = done[i].error();
+    const bool gone = why == Errc::no_such_key;
+    const bool corrected = why == Errc::precondition_failed && co_await correct(*batch.bound, victim);
+    ++(gone || corrected ? batch.evicted : batch.refused);
+    if (gone) continue;
+    if (why == Errc::precondition_failed || why == Errc::no_such_bucket || batch.failures++ != 0) continue;
+    batch.first_failure = fmt::format("{}: {}", log::printable(victim.key), describe(why));
   }
-  const bool corrected = !gone && done.error() == Errc::precondition_failed && co_await correct(*batch.bound, victim);
-  batch.bound->settle(victim, gone);
-  ++(gone || corrected ? batch.evicted : batch.refused);
-  if (gone || done.error() == Errc::precondition_failed || done.error() == Errc::no_such_bucket) co_return;
-  if (batch.failures++ != 0) co_return;
-  batch.first_failure = fmt::format("{}: {}", log::printable(victim.key), describe(done.error()));
+  batch.bound->settle(victims, done);
+  batch.evicted += objects;
+  evicted_objects().add(objects);
+  evicted_bytes().add(bytes);
+  if (batch.early) evicted_early().add(objects);
 }
 
 Task<bool> BoundsWorker::correct(Bound& bound, const EvictionOrder::Object& victim) {
@@ -263,6 +273,7 @@ Task<std::vector<Result<void>>> BoundsWorker::evict_together(const Batch& batch,
                                                              std::span<const EvictionOrder::Object> victims) {
   const std::string& bucket = batch.bound->bucket();
   std::vector<store::Eviction> evictions;
+  evictions.reserve(victims.size());
   for (const auto& victim : victims) evictions.push_back({.key = victim.key, .modified_us = victim.time_us});
   if (service_.events != nullptr) {
     const auto access = co_await bucket_access(service_, bucket);

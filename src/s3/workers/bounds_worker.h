@@ -63,7 +63,8 @@ class BoundsWorker {
   Task<> evict_some(std::shared_ptr<Batch> batch);
   // The outcome of each (Store::evict()).
   Task<std::vector<Result<void>>> evict_together(const Batch& batch, std::span<const EvictionOrder::Object> victims);
-  Task<> settle(Batch& batch, const EvictionOrder::Object& victim, const Result<void>& done);
+  // `done`: the outcome of each.
+  Task<> settle(Batch& batch, std::span<const EvictionOrder::Object> victims, const std::vector<Result<void>>& done);
   // Whether the order had something wrong of it.
   Task<bool> correct(Bound& bound, const EvictionOrder::Object& victim);
   Task<> renew(BoundPtr bound);

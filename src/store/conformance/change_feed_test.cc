@@ -187,6 +187,42 @@ TEST_P(ChangeFeedTest, TheOldNullVersionThatAnotherOneReplacesIsTold) {
   EXPECT_EQ(told(), (Texts{"removed a v -", "created a 5 v"})) << "the marker that was the null version";
 }
 
+TEST(BucketFeedTest, AChangeIsMadeAnewWhileAListenerKeepsIt) {
+  struct Passing final : ChangeListener {
+    void told(uint64_t, const KeyChangePtr& change) override { keys += change->key + change->etag + ' '; }
+    void lost_track(uint64_t) override {}
+    void bucket_removed(uint64_t) override {}
+    bool keeps_changes() const override { return false; }
+    std::string keys;
+  };
+  struct Keeping final : ChangeListener {
+    void told(uint64_t, const KeyChangePtr& change) override { changes.push_back(change); }
+    void lost_track(uint64_t) override {}
+    void bucket_removed(uint64_t) override {}
+    std::vector<KeyChangePtr> changes;
+  };
+  BucketFeed feed(1, 0, "owner");
+  const auto passing = std::make_shared<Passing>();
+  ASSERT_TRUE(feed.listen(passing));
+  const auto tell = [&](const char* key, const char* etag) {
+    ObjectInfo info;
+    info.etag = etag;
+    feed.tell(KeyEvent::created, key, info);
+  };
+  tell("a", "1");
+  tell("b", "");
+  const auto keeping = std::make_shared<Keeping>();
+  ASSERT_TRUE(feed.listen(keeping));
+  tell("c", "3");
+  tell("d", "4");
+  feed.stop_listening(*keeping);
+  tell("e", "5");
+  EXPECT_EQ(passing->keys, "a1 b c3 d4 e5 ");
+  ASSERT_EQ(keeping->changes.size(), 2u);
+  EXPECT_EQ(keeping->changes[0]->key, "c");
+  EXPECT_EQ(keeping->changes[1]->key, "d");
+}
+
 // An early report that races with a report of the catalogue: the returned count must say which of them came first.
 TEST(BucketFeedTest, WhoIsToldEarlyKnowsWhatTheCatalogueHadToldBefore) {
   struct Slow final : ChangeListener {

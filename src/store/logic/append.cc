@@ -244,7 +244,7 @@ Result<void> replace_head(Transaction& transaction, AppendJob& job, const std::o
   } else if (current && current->part_count != 0) {
     transaction.erase(Table::uploads, keys::object_parts(current->id));
   }
-  VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, job.key, current, transaction.now_us()));
+  VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, job.key, info_of(current), transaction.now_us()));
   VB_ASSIGN(ObjectRecord record, new_record(transaction, *job.bucket, bucket, std::move(object.info), time_us));
   std::vector<StoredPart> parts = plan.kept;
   parts.push_back(std::move(part));

@@ -22,7 +22,11 @@ inline constexpr size_t string_size_max = 16 * MiB;
 
 class Encoder {
  public:
-  explicit Encoder(uint8_t format = format_version) { u8(format); }
+  // `size`: of the row, roughly, if it is longer than a few bytes.
+  explicit Encoder(uint8_t format = format_version, size_t size = 0) {
+    out_.reserve(size);
+    u8(format);
+  }
   void u8(uint8_t v) { out_.push_back(static_cast<char>(v)); }
   void u32(uint32_t v) {
     for (int shift = 0; shift < 32; shift += 8) u8(static_cast<uint8_t>(v >> shift));

@@ -70,7 +70,12 @@ std::optional<std::pair<uint64_t, std::string>> parse_document(std::string_view 
   return std::pair(read_number(key.substr(1, 8)), std::string(key.substr(9)));
 }
 std::string object_prefix(uint64_t bucket) { return number(bucket); }
-std::string object(uint64_t bucket, std::string_view key) { return number(bucket).append(key); }
+std::string object(uint64_t bucket, std::string_view key) {
+  std::string out;
+  out.reserve(8 + key.size());
+  append_number(out, bucket, 8);
+  return out.append(key);
+}
 
 std::string upload_prefix(uint64_t bucket) { return tagged('u', bucket); }
 

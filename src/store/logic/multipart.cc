@@ -97,7 +97,7 @@ Result<void> judge_completion(Transaction& transaction, Completion& c) {
   erase_upload(transaction, *c.bucket, upload, stored);
   for (const StoredPart& part : chosen.unused) transaction.kill(part.blob);
   ObjectInfo info = completed_info(c, upload, chosen);
-  VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, c.key, current, transaction.now_us()));
+  VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, c.key, info_of(current), transaction.now_us()));
   VB_ASSIGN(ObjectRecord record, new_record(transaction, *c.bucket, bucket, std::move(info), time_us));
   record.part_count = static_cast<uint32_t>(chosen.parts.size());
   transaction.put(Table::uploads, keys::object_parts(record.id), encode(chosen.parts));

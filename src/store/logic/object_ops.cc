@@ -22,10 +22,10 @@ Result<std::optional<std::string>> find_row(View& rows, Table table, std::string
   return std::move(*value);
 }
 
-Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::string_view key,
-                           const std::optional<ObjectRecord>& before, int64_t at_us) {
+Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::string_view key, const ObjectInfo* before,
+                           int64_t at_us) {
   VB_ASSIGN(int64_t last, transaction.left_us(bucket, key));
-  if (before) last = std::max(last, before->info.modified_us);
+  if (before != nullptr) last = std::max(last, before->modified_us);
   return std::max(at_us, last + 1);
 }
 
@@ -53,7 +53,7 @@ Result<ObjectRecord> replace_current(Transaction& transaction, const Bucket& of,
                                      std::string_view key, const std::optional<ObjectRecord>& current, ObjectInfo info,
                                      const BlobRef& blob, int64_t at_us, End end) {
   VB_TRY(step_aside(transaction, of, bucket, key, current));
-  VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, key, current, at_us));
+  VB_ASSIGN(const int64_t time_us, time_after(transaction, bucket.id, key, info_of(current), at_us));
   VB_ASSIGN(ObjectRecord record, new_record(transaction, of, bucket, std::move(info), time_us, end));
   record.blob = blob;
   transaction.put(Table::objects, keys::object(bucket.id, key), encode(record));

@@ -25,10 +25,10 @@ Result<void> check_conditions(const Bucket& bucket, const std::optional<ObjectRe
 Result<void> bury(Transaction& transaction, const std::optional<ObjectRecord>& object);
 Result<std::vector<StoredPart>> object_parts(View& rows, const ObjectRecord& object);
 
-// The time of a change that replaces `before`, the key's current object or nothing: the clock's, but later than all
+// The time of a change that replaces `before`, the key's current object; null: nothing. The clock's, but later than all
 // earlier times of the key.
-Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::string_view key,
-                           const std::optional<ObjectRecord>& before, int64_t at_us);
+Result<int64_t> time_after(Transaction& transaction, uint64_t bucket, std::string_view key, const ObjectInfo* before,
+                           int64_t at_us);
 
 // When a new object ends: its TTL after its time, or as the info has it, because it was told already.
 enum class End : uint8_t { of_ttl, as_told };

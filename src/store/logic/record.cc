@@ -205,7 +205,8 @@ struct WholeHead : InfoOfHead {
 }  // namespace
 
 std::string encode(const ObjectRecord& record) {
-  Encoder e(format_version_3);
+  constexpr size_t usual_size = 160;
+  Encoder e(format_version_3, usual_size);
   e.varint(record.id);
   e.varint(record.info.size);
   e.text(record.info.etag);

@@ -54,8 +54,7 @@ Result<void> remove_one_version(Transaction& transaction, Removal& r, const Buck
   VB_TRY(check_lock(version->record.info.lock, transaction.now_us(), r.request.bypass_governance));
   r.removed.delete_marker = version->record.info.delete_marker;
   r.happened = true;
-  std::optional<ObjectRecord> before;
-  if (version->current) before = version->record;
+  const ObjectInfo* const before = version->current ? &version->record.info : nullptr;
   VB_ASSIGN(r.told.modified_us, time_after(transaction, bucket.id, r.key, before, transaction.now_us()));
   if (version->current) transaction.leave_us(bucket.id, r.key, r.told.modified_us);
   VB_ASSIGN(CurrentObject current, remove_version(transaction, bucket.id, r.key, *version));
@@ -102,12 +101,12 @@ Result<void> remove_current(Transaction& transaction, Removal& r, const BucketRe
   if (!missing) VB_TRY(check_remove(newest, r.request.conditions));
   // A conditional removal of a missing object makes no marker either.
   if (missing && (r.request.conditions.any() || bucket.info.versioning == Versioning::off)) return {};
-  std::optional<ObjectRecord> current, before;
-  if (newest) before = newest->record;
+  const ObjectInfo* const before = newest ? &newest->record.info : nullptr;
+  VB_ASSIGN(r.told.modified_us, time_after(transaction, bucket.id, r.key, before, transaction.now_us()));
+  std::optional<ObjectRecord> current;
   if (newest && newest->current) current = std::move(newest->record);
   if ((!current || ended) && !r.request.may_add_marker)
     VB_TRY(check_marker_replaces(transaction, bucket, r.key, current));
-  VB_ASSIGN(r.told.modified_us, time_after(transaction, bucket.id, r.key, before, transaction.now_us()));
   VB_TRY(step_aside(transaction, *r.bucket, bucket, r.key, current));
   if (current) transaction.erase(Table::objects, keys::object(bucket.id, r.key));
   move_end(transaction, bucket.id, r.key, info_of(current), nullptr);

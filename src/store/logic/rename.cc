@@ -126,7 +126,8 @@ Result<void> judge_rename(Transaction& transaction, Renaming& r) {
   VB_TRY(bury(transaction, target));
   if (target) transaction.count(-as_current(*target));
   r.gone = {};
-  VB_ASSIGN(r.gone.modified_us, time_after(transaction, bucket.id, r.request.from, source, transaction.now_us()));
+  VB_ASSIGN(r.gone.modified_us,
+            time_after(transaction, bucket.id, r.request.from, info_of(source), transaction.now_us()));
   transaction.leave_us(bucket.id, r.request.from, r.gone.modified_us);
   source->info.attributes = r.info.attributes;
   transaction.erase(Table::objects, keys::object(bucket.id, r.request.from));

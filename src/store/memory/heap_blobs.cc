@@ -11,16 +11,20 @@
 namespace verbena::store::in_memory {
 
 HeapBlob::~HeapBlob() {
-  for (Block& block : blocks_) account_->bytes -= block.capacity;
+  for (Block& block : blocks_) {
+    account_->bytes -= block.capacity;
+    account_->free.give(std::move(block.bytes), block.capacity);
+  }
   --account_->blobs;
 }
 
 void HeapBlob::resize(Block& block, uint32_t capacity) {
-  auto bytes = std::make_unique_for_overwrite<std::byte[]>(capacity);
+  auto bytes = account_->free.take(capacity);
   if (block.size != 0) std::memcpy(bytes.get(), block.bytes.get(), block.size);
   account_->bytes += capacity;
   account_->bytes -= block.capacity;
-  block.bytes = std::move(bytes);
+  std::swap(block.bytes, bytes);
+  if (bytes != nullptr) account_->free.give(std::move(bytes), block.capacity);
   block.capacity = capacity;
 }
 
@@ -181,7 +185,7 @@ void HeapBlobs::add(const BlobWriter& writer) {
   const auto& written = static_cast<const HeapWriter&>(writer);
   if (written.size() == 0) return;
   const std::lock_guard lock(mutex_);
-  blobs_.emplace(written.id(), written.blob());
+  blobs_.emplace_hint(blobs_.end(), written.id(), written.blob());
 }
 
 std::shared_ptr<const HeapBlob> HeapBlobs::take(uint64_t id) {

@@ -10,12 +10,14 @@
 
 #include "memory/arena.h"
 #include "store/blobs.h"
+#include "store/memory/block_pool.h"
 
 namespace verbena::store::in_memory {
 
 // The memory of all blobs of a store. Outlives the store for as long as a reader has one of them.
 struct Account {
   std::atomic<uint64_t> bytes{0}, blobs{0};
+  BlockPool free;  // not counted
 };
 
 // A run of bytes in blocks, each with its CRC32C.

@@ -84,7 +84,7 @@ class Engine final : public Context, public Catalogue {
     if (change.takes_space && !heap_.has_space(tables_.bytes())) {
       return fail(Errc::insufficient_storage, "store: the memory for objects is full");
     }
-    TablesTransaction transaction(tables_, left_, last_id_, options_.clock->now_us());
+    TablesTransaction transaction(tables_, left_, last_id_, options_.clock->now_us(), &notes_);
     if (auto judged = transaction.run(change.judge, change.blob.get()); !judged) {
       transaction.take_back();
       return judged;
@@ -125,7 +125,9 @@ class Engine final : public Context, public Catalogue {
   TablesView view_{tables_};
   HeapBlobs heap_;
   LeftTimes left_;
-  uint64_t last_id_ = 0;  // guarded by the tables' mutex
+  // Guarded by the tables' mutex.
+  uint64_t last_id_ = 0;
+  TablesTransaction::Notes notes_;
 };
 
 MemoryStore::MemoryStore(Options options) : MemoryStore(std::make_shared<Engine>(options)) {}

@@ -16,10 +16,10 @@ Result<std::string> find(const Tables& tables, Table table, std::string_view key
 
 }  // namespace
 
-std::optional<std::string> Tables::set(Table table, std::string_view key, std::optional<std::string> value) {
+std::optional<std::string> Tables::set(Table table, std::string_view key, std::optional<std::string> value,
+                                       Rows::iterator& row) {
   Rows& rows = this->rows(table);
   std::optional<std::string> before;
-  auto row = rows.lower_bound(key);
   const bool there = row != rows.end() && row->first == key;
   for (Before* moment : moments_) {
     (*moment)[static_cast<size_t>(table)].try_emplace(std::string(key),
@@ -31,7 +31,7 @@ std::optional<std::string> Tables::set(Table table, std::string_view key, std::o
     --count_;
   }
   if (!value) {
-    if (there) rows.erase(row);
+    if (there) row = rows.erase(row);
     return before;
   }
   bytes_ += key.size() + value->size() + row_overhead;
@@ -39,7 +39,7 @@ std::optional<std::string> Tables::set(Table table, std::string_view key, std::o
   if (there) {
     row->second = std::move(*value);
   } else {
-    rows.emplace_hint(row, key, std::move(*value));
+    row = rows.emplace_hint(row, key, std::move(*value));
   }
   return before;
 }
@@ -130,16 +130,38 @@ std::unique_ptr<Cursor> TablesMoment::cursor(Table table, std::string prefix, st
   return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, &before_);
 }
 
-Result<std::string> TablesTransaction::get(Table table, std::string_view key) { return find(tables_, table, key); }
+// The first row from `key` on. First looks where it looked before: a row that changes has just been read.
+Tables::Rows::iterator& TablesTransaction::place_of(Table table, std::string_view key) {
+  Tables::Rows& rows = tables_.rows(table);
+  auto& last = last_places_[static_cast<size_t>(table)];
+  const auto is_it = [&](Tables::Rows::iterator at) {
+    const int order = at == rows.end() ? 1 : at->first.compare(key);
+    return order == 0 || (order > 0 && (at == rows.begin() || std::prev(at)->first < key));
+  };
+  if (!last || !is_it(*last)) last = rows.lower_bound(key);
+  return *last;
+}
+
+Result<std::string> TablesTransaction::get(Table table, std::string_view key) {
+  const auto row = place_of(table, key);
+  if (row == tables_.rows(table).end() || row->first != key) return fail(Errc::not_found, "row");
+  return row->second;
+}
 
 std::unique_ptr<Cursor> TablesTransaction::cursor(Table table, std::string prefix, std::string_view from) {
   return std::make_unique<TableCursor>(tables_, table, std::move(prefix), from, nullptr);
 }
 
+TablesTransaction::~TablesTransaction() {
+  notes_.before.clear();
+  notes_.dead.clear();
+  notes_.effects.clear();
+}
+
 void TablesTransaction::set(Table table, std::string_view key, std::optional<std::string> value) {
   std::string name(key);
-  auto before = tables_.set(table, name, std::move(value));
-  before_.push_back({table, std::move(name), std::move(before)});
+  auto before = tables_.set(table, name, std::move(value), place_of(table, name));
+  notes_.before.push_back({table, std::move(name), std::move(before)});
 }
 
 void TablesTransaction::put(Table table, std::string_view key, std::string_view value) {
@@ -149,14 +171,14 @@ void TablesTransaction::put(Table table, std::string_view key, std::string_view 
 void TablesTransaction::erase(Table table, std::string_view key) { set(table, key, std::nullopt); }
 
 void TablesTransaction::take_back() {
-  for (auto change = before_.rbegin(); change != before_.rend(); ++change) {
-    tables_.set(change->table, change->key, std::move(change->value));
+  for (auto change = notes_.before.rbegin(); change != notes_.before.rend(); ++change) {
+    tables_.set(change->table, change->key, std::move(change->value), place_of(change->table, change->key));
   }
-  before_.clear();
+  notes_.before.clear();
 }
 
 void TablesTransaction::run_effects() {
-  for (auto& effect : effects_) effect();
+  for (auto& effect : notes_.effects) effect();
 }
 
 }  // namespace verbena::store::in_memory

@@ -31,8 +31,13 @@ class Tables {
   // The caller holds the mutex, exclusively to change rows.
   Rows& rows(Table table) { return tables_[static_cast<size_t>(table)]; }
   const Rows& rows(Table table) const { return tables_[static_cast<size_t>(table)]; }
-  // Null erases the row. Returns the previous value.
-  std::optional<std::string> set(Table table, std::string_view key, std::optional<std::string> value);
+  // Null erases the row. Returns the previous value. `row`: the first from `key` on; of the same afterwards.
+  std::optional<std::string> set(Table table, std::string_view key, std::optional<std::string> value,
+                                 Rows::iterator& row);
+  std::optional<std::string> set(Table table, std::string_view key, std::optional<std::string> value) {
+    auto row = rows(table).lower_bound(key);
+    return set(table, key, std::move(value), row);
+  }
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t count() const { return count_.load(std::memory_order_relaxed); }
@@ -121,9 +126,24 @@ class MomentCursor final : public Cursor {
 
 // Changes the rows in place and can undo everything. For a caller that holds the mutex exclusively.
 class TablesTransaction final : public Transaction {
+  struct Before {
+    Table table;
+    std::string key;
+    std::optional<std::string> value;
+  };
+
  public:
-  TablesTransaction(Tables& tables, LeftTimes& left, uint64_t& last_id, int64_t now_us)
-      : tables_(tables), left_(left), last_id_(last_id), now_us_(now_us) {}
+  // What it notes. Empty between transactions: memory for the next one.
+  struct Notes {
+    std::vector<Before> before;
+    std::vector<uint64_t> dead;
+    std::vector<std::function<void()>> effects;
+  };
+  // `notes`: null: its own.
+  TablesTransaction(Tables& tables, LeftTimes& left, uint64_t& last_id, int64_t now_us, Notes* notes = nullptr)
+      : tables_(tables), left_(left), last_id_(last_id), now_us_(now_us), notes_(notes == nullptr ? own_ : *notes) {}
+  ~TablesTransaction() override;
+  TablesTransaction(const TablesTransaction&) = delete;
 
   Result<std::string> get(Table table, std::string_view key) override;
   std::unique_ptr<Cursor> cursor(Table table, std::string prefix, std::string_view from) override;
@@ -136,31 +156,28 @@ class TablesTransaction final : public Transaction {
   int64_t now_us() const override { return now_us_; }
   Result<int64_t> left_us(uint64_t bucket, std::string_view key) override { return left_.of(bucket, key); }
   void leave_us(uint64_t bucket, std::string_view key, int64_t us) override { left_.leave(bucket, key, us); }
-  void on_commit(std::function<void()> effect) override { effects_.push_back(std::move(effect)); }
+  void on_commit(std::function<void()> effect) override { notes_.effects.push_back(std::move(effect)); }
 
   void take_back();
-  const std::vector<uint64_t>& dead() const { return dead_; }
+  const std::vector<uint64_t>& dead() const { return notes_.dead; }
   const std::vector<uint64_t>& abandoned() const { return abandoned_; }
   const Usage& counted() const { return counted_; }
   void run_effects();
 
  private:
-  struct Before {
-    Table table;
-    std::string key;
-    std::optional<std::string> value;
-  };
   void set(Table table, std::string_view key, std::optional<std::string> value);
-  void kill_named(const BlobRef& blob) override { dead_.push_back(blob.id); }
+  Tables::Rows::iterator& place_of(Table table, std::string_view key);
+  void kill_named(const BlobRef& blob) override { notes_.dead.push_back(blob.id); }
 
   Tables& tables_;
   LeftTimes& left_;
   uint64_t& last_id_;
   const int64_t now_us_;
-  std::vector<Before> before_;
+  std::array<std::optional<Tables::Rows::iterator>, table_count> last_places_{};
+  Notes own_;
+  Notes& notes_;
   Usage counted_;
-  std::vector<uint64_t> dead_, abandoned_;
-  std::vector<std::function<void()>> effects_;
+  std::vector<uint64_t> abandoned_;
 };
 
 }  // namespace verbena::store::in_memory
