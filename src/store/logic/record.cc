@@ -244,7 +244,8 @@ Result<void> decode_info(std::string_view bytes, ObjectInfo& info) {
   return d.finish();
 }
 
-Result<BriefHead> decode_brief(std::string_view bytes, const WantedOfHeads& wanted) {
+// Flat: most fields are one byte, and a call for each would cost more than its reading.
+[[gnu::flatten]] Result<BriefHead> decode_brief(std::string_view bytes, const WantedOfHeads& wanted) {
   Decoder d(bytes, format_version_3);
   BriefHead head;
   read_head(d, BriefOfHead{head, wanted});
