@@ -41,6 +41,7 @@
 #include "native/test_handshake.h"
 #include "native/wire/batch.h"
 #include "native/wire/bodies.h"
+#include "native/wire/list_items.h"
 #include "native/wire/match.h"
 #include "native/wire/message.h"
 #include "native_peers.h"
@@ -548,12 +549,12 @@ void Bench::native_list(uint64_t keys, uint64_t requests, Counts* counts) {
       const auto message = bare_->seal(wire::Type::list, Bytes(body).first(out.size()), 0);
       const Bytes answer =
           bare_->exchange(message, [&](const auto& serve) { run_request(serve, i >= warm_up, counts); });
-      const auto page = wire::decode_list_reply(wire::body_of(answer));
-      if (!page || page->count == 0) give_up("a listing failed");
-      wire::Reader items(page->items);
-      for (uint32_t item = 0; item < page->count; ++item) after = wire::next_item(items)->key;
-      listed += page->count;
-      more = page->truncated;
+      auto page = wire::ListReader::open(wire::body_of(answer), wire::protocol_version_max);
+      if (!page || page->left() == 0) give_up("a listing failed");
+      more = page->truncated();
+      listed += page->left();
+      for (wire::ListItem item; page->next(item);) after = item.key;
+      if (!page->complete()) give_up("a listing is malformed");
     }
     if (listed != keys) give_up("a listing is not whole");
   }

@@ -227,6 +227,16 @@ def cpu_table(rounds, named):
     return out
 
 
+def own_code_words(rounds, row):
+    """What of the server's time is its own code, beside all of nfsd's; by medians."""
+    own, all_of_it, theirs = (median(rounds, side, row, cpu(of)) for side, of in (
+        (VERBS, "server_user_s"), (VERBS, "server_cpu_s"), (NFS, "server_cpu_s")))
+    if own is None or not all_of_it or not theirs:
+        return ""
+    return (f" Verbena's own code is {own / all_of_it:.0%} of its process's time, {own / theirs:.2f}x of what nfsd's threads take; the "
+            "rest is the kernel's: the system calls that post, and softirqs that interrupt it.")
+
+
 def cpu_words(rounds, named):
     """For rows whose server takes more than is wanted, though all CPUs together take less."""
     out = []
@@ -236,7 +246,7 @@ def cpu_words(rounds, named):
             out.append(f"{named[row]}: the server's process takes {spread(server)} of what nfsd's threads take, and all CPUs together "
                        f"{spread(machine)}. soft-RoCE makes packets in the time of the thread that posts them: Verbena posts from its "
                        "process, and NFS from kworkers, which no column but the last counts. Which of the two columns a real NIC would show, whose "
-                       "packets cost no CPU, this machine cannot tell.")
+                       f"packets cost no CPU, this machine cannot tell.{own_code_words(rounds, row)}")
     return ["", *out] if out else []
 
 

@@ -61,6 +61,13 @@ class Report(unittest.TestCase):
         row = next(row for row in rivals.figures_table([found], self.named) if rivals.VERBS in row)
         self.assertEqual([cell.strip() for cell in row.split("|")[6:8]], ["100,000", "25,000"])
 
+    def test_own_code_is_told_where_the_server_takes_too_much(self):
+        found = a_round(1, 2, 1)
+        found[rivals.VERBS, "sequential_16m"] |= {"server_user_s": 0.25, "machine_cpu_s": 1.0}
+        self.assertIn("own code is 25% of its process's time, 0.25x", " ".join(rivals.cpu_words([found], self.named)))
+        del found[rivals.VERBS, "sequential_16m"]["server_user_s"]
+        self.assertNotIn("own code", " ".join(rivals.cpu_words([found], self.named)))
+
     def test_a_ratio_to_a_side_that_waits_is_marked_and_judged_by_tcp(self):
         found = a_round(1, 2, 1)
         found[rivals.NFS, "random"] |= {"seconds": 100.0, "machine_cpu_s": 2.0}

@@ -11,9 +11,10 @@ class ReplyMutator : public FieldChanger {
 
   // Of the first kind of reply that the body is, from one on that chance selects.
   std::optional<std::string> mutate(Bytes body) {
-    const size_t first = chance.below(5);
-    for (size_t i = 0; i < 5; ++i) {
-      auto made = mutate_as((first + i) % 5, body);
+    constexpr size_t kinds = 6;
+    const size_t first = chance.below(kinds);
+    for (size_t i = 0; i < kinds; ++i) {
+      auto made = mutate_as((first + i) % kinds, body);
       if (made) return made;
     }
     return std::nullopt;
@@ -36,10 +37,12 @@ class ReplyMutator : public FieldChanger {
       case 0:
         return object(body);
       case 1:
-        return list(body);
+        return list(body, 1);
       case 2:
-        return batch(body);
+        return list(body, wire::version_of_short_listings);
       case 3:
+        return batch(body);
+      case 4:
         return values(body);
       default:
         return news(body);
@@ -58,26 +61,26 @@ class ReplyMutator : public FieldChanger {
     return out.take();
   }
 
-  std::optional<std::string> list(Bytes body) {
-    const auto reply = wire::decode_list_reply(body);
-    if (!reply) return std::nullopt;
+  std::optional<std::string> list(Bytes body, unsigned version) {
+    auto reader = wire::ListReader::open(body, version);
+    if (!reader) return std::nullopt;
     std::vector<wire::ListItem> items;
-    wire::Reader in(reply->items);
-    while (in.left() != 0) {
-      const auto item = wire::next_item(in);
-      if (!item) break;
-      items.push_back(*item);
+    for (wire::ListItem item; reader->next(item);) {
+      item.key = keep(std::string(item.key));
+      item.etag = keep(std::string(item.etag));
+      items.push_back(item);
     }
     if (items.empty()) items.emplace_back();
     const size_t at = chance.below(items.size());
     if (!change_list(items, at, chance)) {
       change_one(items[at].common_prefix, items[at].key, items[at].size, items[at].modified_us, items[at].etag);
     }
-    Out out;
-    const size_t miscounted = chance.percent(5) ? chance.below(3) : 0;
-    wire::encode_list_head(out.writer, chance.percent(50), static_cast<uint32_t>(items.size() + miscounted));
-    for (const auto& item : items) (void)encode(out.writer, item);
-    return out.take();
+    std::string made(space, '\0');
+    wire::ListWriter writer(std::as_writable_bytes(std::span(made)), version);
+    for (const auto& item : items) (void)writer.add(item);
+    made.resize(writer.finish(chance.percent(50)));
+    if (chance.percent(5)) made[4] = static_cast<char>(made[4] + 1 + static_cast<char>(chance.below(3)));  // the count
+    return made;
   }
 
   void change_entry(wire::BatchEntry& entry, bool inline_too) {

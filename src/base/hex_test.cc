@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 
 #include "base/hex_run.h"
 
@@ -41,6 +42,22 @@ TEST(Hex, LowerCaseDigitsAreReadAndNoOthers) {
     EXPECT_FALSE(read_lower_hex(text, into)) << text;
   }
   EXPECT_FALSE(read_lower_hex(std::string_view("0\0af", 4), into));
+}
+
+// Sixteen bytes are read at once, and what is left over one by one.
+TEST(Hex, AWrongDigitIsFoundAtEveryPlaceOfALongText) {
+  std::array<std::byte, 35> bytes, into{};
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(7 * i + 1);
+  std::string text = to_hex(bytes);
+  ASSERT_TRUE(read_lower_hex(text, into));
+  EXPECT_EQ(into, bytes);
+  for (char& digit : text) {
+    for (const char wrong : {'/', ':', '`', 'g', 'A', 'F', '\0', '\x80', '\xff'}) {
+      const char right = std::exchange(digit, wrong);
+      EXPECT_FALSE(read_lower_hex(text, into)) << text;
+      digit = right;
+    }
+  }
 }
 
 TEST(Hex, NumbersOfMoreDigitsThanAllowedAreRefused) {

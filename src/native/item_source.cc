@@ -34,19 +34,19 @@ Result<void> ItemSource::open(const Op& op, Bytes body) {
   return {};
 }
 
-void ItemSource::open_listing(const Op& op, store::ListPage page) {
+void ItemSource::open_listing(const Op& op, std::shared_ptr<const store::ListedObjects> listed, bool truncated) {
   reset(op);
   head_ = {};
   head_.details = op.details;
   head_.buckets.add(op.bucket);
   if (op.window.size != 0) head_.windows.add(op.window);
-  listing_.emplace(Listing{std::move(page), 0, 0});
+  listing_.emplace(Listing{std::move(listed), truncated});
 }
 
 bool ItemSource::wants_value(uint64_t size) const { return size <= op_->value_size_max && size <= op_->window.size; }
 
 bool ItemSource::next_value_fits() const {
-  const uint64_t size = listing_->page.brief[listing_->next].size;
+  const uint64_t size = (*listing_->objects)[listing_->next].size;
   return !wants_value(size) || size <= op_->window.size - listing_->used;
 }
 
@@ -75,7 +75,7 @@ void ItemSource::next_of_message() {
 }
 
 void ItemSource::next_of_listing(ReadSlot& slot) {
-  const store::BriefEntries::Entry entry = listing_->page.brief[listing_->next++];
+  const store::ListedObjects::Entry entry = (*listing_->objects)[listing_->next++];
   slot.bucket = 0;
   slot.request.clear();
   slot.request.bucket.assign(op_->bucket);

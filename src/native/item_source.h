@@ -25,8 +25,8 @@ class ItemSource {
 
   // Reads a copy of the message. Errors refuse the batch as a whole.
   Result<void> open(const Op& op, Bytes body);
-  // The entries of a brief page, each value right behind the previous one in the client's window.
-  void open_listing(const Op& op, store::ListPage page);
+  // The objects of a page, which its sink has: each value right behind the previous one in the client's window.
+  void open_listing(const Op& op, std::shared_ptr<const store::ListedObjects> listed, bool truncated);
   void close() { listing_.reset(); }
 
   // Valid until the next open. A listing has one of its own: its bucket, its window, the details it asked for.
@@ -35,15 +35,13 @@ class ItemSource {
   // GET or a listing's value, not HEAD.
   bool wants_bytes() const { return wants_bytes_; }
   size_t left() const {
-    if (listing_) return listing_->page.brief.size() - listing_->next;
+    if (listing_) return listing_->objects->size() - listing_->next;
     return group_.end - group_.next + (has_ahead_ ? 1 : 0) + reader_->left();
   }
   // False at the end; a listing's is where the window is full.
   bool has_next() const { return left() != 0 && (!listing_ || next_value_fits()); }
   // LIST_VALUES: whether another page follows the `answered` leading entries.
-  bool has_more_than(size_t answered) const {
-    return listing_->page.truncated || answered != listing_->page.brief.size();
-  }
+  bool has_more_than(size_t answered) const { return listing_->truncated || answered != listing_->objects->size(); }
 
   // Moves to the next item, and sets the slot's bucket and place; a listing's also its request.
   void next(ReadSlot& slot);
@@ -68,7 +66,8 @@ class ItemSource {
     size_t next = 0, end = 0, keys_size = 0;
   };
   struct Listing {
-    store::ListPage page;
+    std::shared_ptr<const store::ListedObjects> objects;
+    bool truncated = false;
     size_t next = 0;
     uint64_t used = 0;  // of the window
   };

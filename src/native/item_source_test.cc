@@ -23,15 +23,14 @@ class ItemSourceTest : public testing::Test {
     ASSERT_TRUE(source_.open(op_, Bytes(body).first(out.size())));
   }
   void open_listing(const std::vector<uint64_t>& sizes, uint64_t window_size) {
-    store::ListPage page;
-    for (const uint64_t size : sizes) {
-      page.brief.add({.key = "key" + std::to_string(page.brief.size() + 1), .etag = {}, .size = size});
-    }
+    auto listed = std::make_shared<store::ListedObjects>();
+    for (const uint64_t size : sizes)
+      listed->add("key" + std::to_string(listed->size() + 1), {.size = size, .etag = {}});
     op_.header.type = static_cast<uint8_t>(wire::Type::list_values);
     op_.bucket = "bucket";
     op_.window.size = window_size;
     op_.value_size_max = 100;
-    source_.open_listing(op_, std::move(page));
+    source_.open_listing(op_, std::move(listed), false);
   }
   std::string next() {
     source_.next(slot_);

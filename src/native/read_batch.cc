@@ -24,9 +24,9 @@ Result<void> ReadBatch::begin(Op& op, Bytes body) {
   return {};
 }
 
-Result<void> ReadBatch::begin_listing(Op& op, store::ListPage page) {
+Result<void> ReadBatch::begin_listing(Op& op, std::shared_ptr<const store::ListedObjects> listed, bool truncated) {
   reset(op);
-  source_.open_listing(op, std::move(page));
+  source_.open_listing(op, std::move(listed), truncated);
   reply_.begin(op, source_.head(), OrderedReply::Form::listing, source_.wants_bytes());
   return delivery_.open(op, source_.head());
 }

@@ -26,7 +26,7 @@ class ReadBatch {
   // Errors refuse the batch as a whole, before any item is served. `op` outlives the batch.
   Result<void> begin(Op& op, Bytes body);
   // The values of what was listed, each right behind the previous one.
-  Result<void> begin_listing(Op& op, store::ListPage page);
+  Result<void> begin_listing(Op& op, std::shared_ptr<const store::ListedObjects> listed, bool truncated);
   // Serves what needs no wait. True: the batch is done, and the reply is ready. False: start() is the next call.
   bool serve_at_once();
   // Goes on in coroutines; the last of them replies.

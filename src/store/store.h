@@ -25,7 +25,7 @@
 #include "base/task.h"
 #include "cache/key_run.h"
 #include "memory/arena.h"
-#include "store/brief_entries.h"
+#include "store/list_sink.h"
 #include "store/usage.h"
 
 namespace verbena::store {
@@ -260,10 +260,10 @@ class ObjectWriter {
 
 struct ListRequest {
   std::string prefix;
-  std::string delimiter;  // empty: none
-  std::string after;      // exclusive; keys and common prefixes up to and including this are skipped
-  int max_keys = 1000;    // entries plus common prefixes
-  bool brief = false;     // of objects only what ListPage::brief has
+  std::string delimiter;                // empty: none
+  std::string after;                    // exclusive; keys and common prefixes up to and including this are skipped
+  int max_keys = 1000;                  // entries plus common prefixes
+  std::shared_ptr<ListSink> sink = {};  // gets objects and common prefixes, which the page then does not have
 };
 struct ListEntry {
   std::string key;
@@ -271,10 +271,10 @@ struct ListEntry {
 };
 struct ListPage {
   std::vector<ListEntry> entries;            // in byte order of the keys
-  BriefEntries brief;                        // likewise, instead of `entries` where the request is brief
   std::vector<std::string> common_prefixes;  // in byte order
   bool truncated = false;
-  std::string next_after;  // pass as `after` for the next page: the last key or common prefix here
+  // Pass as `after` for the next page: the last key or common prefix here. Empty where a sink has them.
+  std::string next_after;
 };
 
 struct ListVersionsRequest {

@@ -72,7 +72,10 @@ Outcome<Client::Impl::Listed> Client::Impl::list_by_a_door(const std::string& bu
     if (native) {
       auto got = session_->list(bucket, page_options);
       if (!got && options.cancel.stop_requested()) return client::cancelled();
-      if (got) return Listed{.continuation = got->truncated ? "n:" + got->next_after : "", .page = std::move(*got)};
+      if (got) {
+        std::string next = got->truncated() ? std::string("n:").append(got->next_after()) : std::string();
+        return Listed{.continuation = std::move(next), .page = std::move(*got)};
+      }
       if (options_.via == Via::native || go_on_native || !client::get_may_fall_back(got.error())) {
         return std::unexpected(std::move(got).error());
       }

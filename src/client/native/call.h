@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <stop_token>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -80,8 +81,8 @@ struct AsyncCall final : ObjectCall {
 };
 
 struct ListCall : NativeCall {
-  Result<void> answered(Bytes body) override;
-  NativePage page;
+  Result<void> answered(Bytes reply) override;
+  std::vector<std::byte> body;
 };
 
 }  // namespace verbena::client

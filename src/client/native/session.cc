@@ -309,10 +309,11 @@ Result<void> NativeSession::remove(std::string_view bucket, std::string_view key
 
 Result<NativePage> NativeSession::list(const NativeList& request) {
   NativePage all;
-  std::string after(request.after);
   size_t wanted = static_cast<size_t>(std::clamp<int>(request.max_keys, 0, wire::list_keys_max));
   for (;;) {
-    const auto once = [&](NativeStreams& streams) -> Result<NativePage> {
+    const size_t before = all.items();
+    const std::string_view after = before == 0 ? request.after : all.next_after();
+    const auto once = [&](NativeStreams& streams) -> Result<void> {
       ListCall call;
       call.type = wire::Type::list;
       call.deadline = state_->deadline(request.timeout);
@@ -327,14 +328,13 @@ Result<NativePage> NativeSession::list(const NativeList& request) {
         return {};
       };
       VB_TRY(streams.any().run(call, prepare));
-      return std::move(call.page);
+      if (!all.add(call.body, streams.version())) return fail(Errc::malformed, "native: list reply");
+      return {};
     };
-    VB_ASSIGN(NativePage page, state_->repeat<NativePage>(true, request.stop, once));
-    const size_t got = page.items();
-    all.add(std::move(page));
-    if (!all.truncated || got >= wanted) return all;
+    VB_TRY(state_->repeat<void>(true, request.stop, once));
+    const size_t got = all.items() - before;
+    if (!all.truncated() || got >= wanted) return all;
     wanted -= got;
-    after = all.next_after;
   }
 }
 

@@ -351,7 +351,7 @@ Outcome<NativePage> SessionDoor::list(const std::string& bucket, const ListOptio
   request.stop = options.cancel;
   auto listed = session->list(request);
   if (!listed) return std::unexpected(native_error(listed.error(), 0));
-  if (listed->truncated && listed->next_after.empty()) {
+  if (listed->truncated() && listed->next_after().empty()) {
     return fault(ErrorCode::malformed_reply, "native: a truncated list without a way on");
   }
   return std::move(*listed);

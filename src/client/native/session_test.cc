@@ -241,12 +241,12 @@ TEST_P(NativeSessionTest, KeysAreListedOverManyMessagesAndDeleted) {
   const auto page = session_->list(list);
   ASSERT_TRUE(page) << describe(page.error());
   EXPECT_EQ(page->items(), 1000u);
-  EXPECT_TRUE(page->truncated);
-  list.after = page->next_after;
+  EXPECT_TRUE(page->truncated());
+  list.after = page->next_after();
   const auto rest = session_->list(list);
   ASSERT_TRUE(rest);
   EXPECT_EQ(rest->items(), 500u);
-  EXPECT_FALSE(rest->truncated);
+  EXPECT_FALSE(rest->truncated());
   std::vector<std::string> keys;
   rest->each([&](const native::wire::ListItem& item) { return keys.emplace_back(item.key), true; });
   ASSERT_EQ(keys.size(), 500u);

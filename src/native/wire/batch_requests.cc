@@ -6,13 +6,6 @@
 namespace verbena::native::wire {
 namespace {
 
-size_t common_prefix(std::string_view a, std::string_view b) {
-  const size_t most = std::min(a.size(), b.size());
-  size_t n = 0;
-  while (n < most && a[n] == b[n]) ++n;
-  return n;
-}
-
 bool has_windows(Type type) { return type == Type::get_many || type == Type::put_many; }
 
 }  // namespace
@@ -59,7 +52,7 @@ bool BatchWriter::add(const BatchItem& item) {
   const bool follows = (fields & field_place) != 0 && item.place.window == place_.window &&
                        item.place.size == place_.size && item.place.offset == place_.offset + place_.size;
   if (follows) fields ^= field_place | field_place_next;
-  const size_t shared = common_prefix({key_, key_size_}, item.key);
+  const size_t shared = common_start({key_, key_size_}, item.key);
   out_.u8(fields);
   out_.u8(item.bucket);
   out_.u16(static_cast<uint16_t>(shared));

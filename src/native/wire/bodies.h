@@ -178,26 +178,4 @@ struct ObjectReply {
 bool encode(Writer& out, const ObjectReply& reply);
 std::optional<ObjectReply> decode_object_reply(Bytes body);
 
-struct ListItem {
-  bool common_prefix = false;
-  std::string_view key;
-  uint64_t size = 0;
-  int64_t modified_us = 0;
-  std::string_view etag;
-};
-// LIST on success: as many items as fit into one message. After a truncated page the client sends another request with
-// `after` = the last item's key.
-struct ListReply {
-  bool truncated = false;
-  uint32_t count = 0;
-  Bytes items;  // concatenated; read with next_item()
-  std::string_view last_key;
-};
-inline constexpr size_t list_reply_head_size = 8;
-void encode_list_head(Writer& out, bool truncated, uint32_t count);
-bool encode(Writer& out, const ListItem& item);
-// Checks all items.
-std::optional<ListReply> decode_list_reply(Bytes body);
-std::optional<ListItem> next_item(Reader& items);
-
 }  // namespace verbena::native::wire

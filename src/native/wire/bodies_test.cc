@@ -257,28 +257,6 @@ TEST(Bodies, AnObjectReplyIsExactlyItsBytes) {
   expect_exact(encoded(reply), [](Bytes b) { return decode_object_reply(b).has_value(); });
 }
 
-TEST(Bodies, AListReplyIsExactlyItsItems) {
-  std::vector<std::byte> body(1000);
-  Writer out(body);
-  encode_list_head(out, true, 2);
-  ListItem item;
-  item.key = "a";
-  item.size = 5;
-  item.etag = "e";
-  ASSERT_TRUE(encode(out, item));
-  item = {};
-  item.common_prefix = true;
-  item.key = "b/";
-  ASSERT_TRUE(encode(out, item));
-  body.resize(out.size());
-  expect_exact(body, [](Bytes b) { return decode_list_reply(b).has_value(); });
-  const auto reply = decode_list_reply(body);
-  EXPECT_TRUE(reply->truncated);
-  Reader items(reply->items);
-  EXPECT_EQ(next_item(items)->key, "a");
-  EXPECT_TRUE(next_item(items)->common_prefix);
-}
-
 TEST(Bodies, AWriterThatRanOutSaysSo) {
   std::byte space[10];
   Writer out{MutableBytes(space)};

@@ -1,6 +1,9 @@
 // The fields of native messages: base/cursor.h, and texts with their lengths.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cstring>
 #include <string_view>
 
 #include "base/cursor.h"
@@ -30,6 +33,21 @@ inline std::string_view get_text16(Reader& in, size_t size_max) {
   const size_t size = in.u16();
   if (size > size_max) in.fail();
   return in.text(size);
+}
+
+// How many bytes two texts have in common at their beginning: names in order share most of them.
+inline size_t common_start(std::string_view a, std::string_view b) {
+  const size_t most = std::min(a.size(), b.size());
+  size_t at = 0;
+  for (; at + sizeof(uint64_t) <= most; at += sizeof(uint64_t)) {
+    uint64_t one, other;
+    std::memcpy(&one, a.data() + at, sizeof one);
+    std::memcpy(&other, b.data() + at, sizeof other);
+    const uint64_t differs = little_endian(one ^ other);
+    if (differs != 0) return at + static_cast<size_t>(std::countr_zero(differs)) / 8;
+  }
+  while (at < most && a[at] == b[at]) ++at;
+  return at;
 }
 
 }  // namespace verbena::native::wire

@@ -41,9 +41,7 @@ void encode_list_values_head(Writer& out, bool more, uint8_t details, uint16_t c
 bool ValueWriter::add(const ValueEntry& value) {
   if (value.key.size() > key_size_max) return false;
   const size_t before = out_.size();
-  const size_t most = std::min(key_size_, value.key.size());
-  size_t shared = 0;
-  while (shared < most && key_[shared] == value.key[shared]) ++shared;
+  const size_t shared = common_start({key_, key_size_}, value.key);
   out_.u16(static_cast<uint16_t>(shared));
   put_text16(out_, value.key.substr(shared));
   encode(out_, value.entry, details_);

@@ -15,15 +15,18 @@
 
 namespace verbena::native::wire {
 
-// The version of the frame, the same in all versions of the protocol; those differ in the types that a session knows.
+// The version of the frame, the same in all versions of the protocol; those differ in the types that a session knows,
+// and in a few bodies.
 inline constexpr uint8_t version = 1;
-inline constexpr uint8_t protocol_version_max = 9;
+inline constexpr uint8_t protocol_version_max = 10;
 // The newest version that this machine has: without X25519 (a policy of OpenSSL's) that before the exchange of keys.
 inline uint8_t newest_version() {
   return EphemeralKey::available() ? protocol_version_max : uint8_t{version_of_key_exchange - 1};
 }
 // The first version with the checksums from SHA512 on, and MD5 as one of them.
 inline constexpr unsigned version_of_new_checksums = 5;
+// The first version whose LIST is answered with the short form of items (list_items.h).
+inline constexpr unsigned version_of_short_listings = 10;
 inline constexpr uint32_t magic = 'V' | 'N' << 8 | 'B' << 16 | version << 24;
 inline constexpr size_t header_size = 40;
 inline constexpr size_t mac_size = 8;

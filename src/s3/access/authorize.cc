@@ -487,7 +487,13 @@ Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object) {
 
 std::string_view owner_of(const BucketAccess& access, const store::ObjectInfo& object) {
   const std::string* const text = store::find_attribute(object.attributes, acl_attribute);
-  return text == nullptr || !access.lists_count() ? std::string_view(access.owner) : encoded_owner(*text);
+  return owner_by(access, text == nullptr ? std::string_view() : std::string_view(*text));
+}
+
+std::string_view owner_attribute() { return acl_attribute; }
+
+std::string_view owner_by(const BucketAccess& access, std::string_view attribute) {
+  return attribute.empty() || !access.lists_count() ? std::string_view(access.owner) : encoded_owner(attribute);
 }
 
 store::Attributes acl_attributes(const BucketAccess& access, const Acl& acl) {

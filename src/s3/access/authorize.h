@@ -113,6 +113,9 @@ Result<Acl> allowed_acl(const BucketAccess& access, Acl acl, const AclWish& wish
 // The ACL of an object; the private one if none is stored.
 Acl object_acl(const BucketAccess& access, const store::ObjectInfo& object);
 std::string_view owner_of(const BucketAccess& access, const store::ObjectInfo& object);
+// The attribute that tells an object's owner, and the owner by its value; empty: the object has none.
+std::string_view owner_attribute();
+std::string_view owner_by(const BucketAccess& access, std::string_view attribute);
 // The attributes that store an ACL: none for the private ACL of the bucket's owner.
 store::Attributes acl_attributes(const BucketAccess& access, const Acl& acl);
 // The same as a change of an object's attributes.

@@ -63,8 +63,9 @@ Result<store::Checksum> parse_checksum(Algorithm algorithm, std::string_view tex
 }
 
 std::string_view checksum_type(const std::vector<store::Checksum>& checksums) {
-  return !checksums.empty() && checksums.front().parts != 0 ? "COMPOSITE" : "FULL_OBJECT";
+  return checksum_type(!checksums.empty() && checksums.front().parts != 0);
 }
+std::string_view checksum_type(bool composite) { return composite ? "COMPOSITE" : "FULL_OBJECT"; }
 
 void add_default_checksum(PutRequest& put) {
   if (put.md5_etag && put.expected.empty() && !put.compute) put.compute = default_checksum;

@@ -19,6 +19,7 @@ std::string checksum_element(Algorithm algorithm);
 std::string format_checksum(const store::Checksum& checksum);
 // "FULL_OBJECT" or "COMPOSITE": of all checksums of an object.
 std::string_view checksum_type(const std::vector<store::Checksum>& checksums);
+std::string_view checksum_type(bool composite);
 // Base64 of exactly the digest's size, "-n" allowed. invalid_checksum.
 Result<store::Checksum> parse_checksum(Algorithm algorithm, std::string_view text);
 

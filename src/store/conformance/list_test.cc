@@ -33,6 +33,29 @@ class Listing : public OnEngine {
     return keys;
   }
   using Keys = std::vector<std::string>;
+
+  // Has room for so many names.
+  class KeepingSink final : public ListSink {
+   public:
+    explicit KeepingSink(size_t room = SIZE_MAX) : room_(room) {}
+    void restart() override {
+      objects.restart();
+      prefixes.clear();
+    }
+    bool add(std::string_view key, const ListedHead& head) override { return has_room() && objects.add(key, head); }
+    bool add_prefix(std::string_view prefix) override {
+      if (has_room()) return prefixes.emplace_back(prefix), true;
+      return false;
+    }
+    size_t names() const { return objects.size() + prefixes.size(); }
+
+    ListedObjects objects;
+    Keys prefixes;
+
+   private:
+    bool has_room() const { return names() < room_; }
+    const size_t room_;
+  };
 };
 
 TEST_P(Listing, IsInByteOrderWithSizesAndEtags) {
@@ -92,35 +115,45 @@ TEST_P(Listing, APageOfManyRowsHasEachOnce) {
 }
 
 // Page by page.
-TEST_P(Listing, ABriefOneShowsTheSameObjects) {
+TEST_P(Listing, ASinkGetsTheSameObjects) {
   put({"a/1", "a/2", "b", "c/1", "c/2", "d", "e/1", std::string(1000, 'k')});
   for (const char* const key : {"a/2", "b0", "c/3", "f"}) put_with_end(key);
   for (const char* const delimiter : {"", "/"}) {
     for (int max = 1; max <= 12; ++max) {
       ListRequest request{.prefix = "", .delimiter = delimiter, .after = "", .max_keys = max};
       for (bool more = true; more;) {
-        request.brief = false;
         const auto whole = t.list("b", request);
-        request.brief = true;
-        const auto brief = t.list("b", request);
-        ASSERT_TRUE(whole && brief);
-        EXPECT_TRUE(brief->entries.empty());
-        EXPECT_TRUE(whole->brief.empty());
-        ASSERT_EQ(brief->brief.size(), whole->entries.size());
+        const auto sink = std::make_shared<KeepingSink>();
+        request.sink = sink;
+        const auto passed = t.list("b", request);
+        request.sink.reset();
+        ASSERT_TRUE(whole && passed);
+        EXPECT_TRUE(passed->entries.empty() && passed->common_prefixes.empty());
+        ASSERT_EQ(sink->objects.size(), whole->entries.size());
         for (size_t i = 0; i < whole->entries.size(); ++i) {
-          const auto seen = brief->brief[i];
+          const auto seen = sink->objects[i];
           EXPECT_EQ(seen.key, whole->entries[i].key);
           EXPECT_EQ(seen.etag, whole->entries[i].info.etag);
           EXPECT_EQ(seen.size, whole->entries[i].info.size);
           EXPECT_EQ(seen.modified_us, whole->entries[i].info.modified_us);
         }
-        EXPECT_EQ(brief->common_prefixes, whole->common_prefixes);
-        EXPECT_EQ(brief->truncated, whole->truncated);
-        EXPECT_EQ(brief->next_after, whole->next_after);
+        EXPECT_EQ(sink->prefixes, whole->common_prefixes);
+        EXPECT_EQ(passed->truncated, whole->truncated);
         more = whole->truncated;
         request.after = whole->next_after;
       }
     }
+  }
+}
+
+TEST_P(Listing, ASinkWithoutRoomEndsThePage) {
+  put({"a", "b/1", "b/2", "c", "d/1"});
+  for (size_t room = 0; room <= 4; ++room) {
+    const auto sink = std::make_shared<KeepingSink>(room);
+    const auto page = t.list("b", {.prefix = "", .delimiter = "/", .after = "", .sink = sink});
+    ASSERT_TRUE(page);
+    EXPECT_EQ(sink->names(), room);
+    EXPECT_EQ(page->truncated, room < 4);
   }
 }
 

@@ -186,7 +186,7 @@ TEST_F(AcknowledgedHeadsTest, ManyThreadsMayReadWhileObjectsComeAndGo) {
   EXPECT_EQ(heads_->kept(), 0u);
 }
 
-// A brief listing keeps a view of the row while it asks whether the object has ended.
+// A listing keeps a view of the row while it asks whether the object has ended.
 TEST_F(AcknowledgedHeadsTest, ACursorsRowStaysAtItsPlaceUntilTheCursorMoves) {
   heads_->set(make("a", 1));
   heads_->set(make("b", 2));

@@ -241,8 +241,6 @@ Cursor::Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, 
   seek(std::max(from, std::string_view(prefix_)));
 }
 
-bool Cursor::valid() const { return it_->Valid() && it_->key().starts_with(prefix_); }
-
 Result<void> Cursor::status() const { return checked(it_->status(), "iterate"); }
 
 Result<std::unique_ptr<Index>> Index::open(const IndexOptions& options) {

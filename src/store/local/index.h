@@ -81,18 +81,38 @@ class Cursor final : public store::Cursor {
   // Positioned at the first key from `from` on, or at the first of all. `keeps`: owns what the iterator reads from.
   Cursor(std::unique_ptr<End> end, std::unique_ptr<rocksdb::Iterator> it, std::string prefix, std::string_view from,
          std::shared_ptr<const void> keeps = nullptr);
-  bool valid() const override;
-  std::string_view key() const override { return {it_->key().data(), it_->key().size()}; }
-  std::string_view value() const override { return {it_->value().data(), it_->value().size()}; }
-  void next() override { it_->Next(); }
-  void seek(std::string_view key) override { it_->Seek(rocksdb::Slice(key.data(), key.size())); }
+  bool valid() const override { return valid_; }
+  std::string_view key() const override { return key_; }
+  std::string_view value() const override {
+    const rocksdb::Slice value = it_->value();
+    return {value.data(), value.size()};
+  }
+  void next() override {
+    it_->Next();
+    look();
+  }
+  void seek(std::string_view key) override {
+    it_->Seek(slice(key));
+    look();
+  }
   Result<void> status() const override;
 
  private:
+  // Asks the iterator once at each place.
+  void look() {
+    valid_ = it_->Valid();
+    if (!valid_) return;
+    const rocksdb::Slice key = it_->key();
+    key_ = {key.data(), key.size()};
+    valid_ = key_.starts_with(prefix_);
+  }
+
   std::shared_ptr<const void> keeps_;
   std::unique_ptr<End> end_;
   std::unique_ptr<rocksdb::Iterator> it_;
   std::string prefix_;
+  std::string_view key_;
+  bool valid_ = false;
 };
 
 class Index {

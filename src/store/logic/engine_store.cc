@@ -140,8 +140,8 @@ class ObjectsLook {
 };
 
 // Rows of a page that are read on the core, if they are at hand: that takes less time than waking another thread. One
-// of a brief page takes half as long.
-constexpr size_t rows_at_once = 256, brief_rows_at_once = 512;
+// that goes to a sink takes a third as long; so many fill a message of the native door, unless ETags are short.
+constexpr size_t rows_at_once = 256, passed_rows_at_once = 768;
 
 }  // namespace
 
@@ -572,7 +572,7 @@ Task<Result<ListPage>> EngineStore::list(std::string_view bucket, ListRequest re
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
   if (Early::holds_any(*found)) co_await context->early->thin_out(found);
-  const size_t at_once = request.brief ? brief_rows_at_once : rows_at_once;
+  const size_t at_once = request.sink ? passed_rows_at_once : rows_at_once;
   ObjectsLook look(context, found, std::move(request));
   auto page = look.run(context->rows->at_hand(place_of(*found)), at_once);
   if (page || !(page.error() == Errc::would_block)) co_return page;

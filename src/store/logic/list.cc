@@ -43,6 +43,7 @@ ObjectLister::ObjectLister(std::shared_ptr<const Bucket> bucket, ListRequest req
 void ObjectLister::restart() {
   cursor_.reset();
   page_ = {};
+  if (request_.sink) request_.sink->restart();
   room_ = std::clamp(request_.max_keys, 0, page_max);
 }
 
@@ -67,7 +68,6 @@ Result<ListPage> ObjectLister::run(View& rows, size_t work_max) {
 // Keys and common prefixes are in one order: what was added last is the greatest.
 std::string ObjectLister::last_shown() const {
   std::string_view last;
-  if (!page_.brief.empty()) last = page_.brief[page_.brief.size() - 1].key;
   if (!page_.entries.empty()) last = page_.entries.back().key;
   if (!page_.common_prefixes.empty()) last = std::max(last, std::string_view(page_.common_prefixes.back()));
   return std::string(last);
@@ -82,7 +82,7 @@ Result<PageState> ObjectLister::step() {
   --work_left_;
   const std::string_view key = cursor_->key().substr(keys::object_prefix_size);
   const std::string_view hidden = common_prefix(key, request_.prefix, request_.delimiter);
-  if (hidden.empty()) return request_.brief ? add_brief(key) : add_object(key);
+  if (hidden.empty()) return request_.sink ? pass_object(key) : add_object(key);
   // Few objects have an end: only rows with the name of its header are decoded.
   const std::string_view row = cursor_->value();
   if (row.find(expires_header) != std::string_view::npos) {
@@ -102,6 +102,11 @@ bool ObjectLister::takes() {
   return !page_.truncated;
 }
 
+PageState ObjectLister::sink_is_full() {
+  page_.truncated = true;
+  return PageState::complete;
+}
+
 // Decodes in place: a page has up to a thousand objects.
 Result<PageState> ObjectLister::add_object(std::string_view key) {
   if (page_.entries.empty()) page_.entries.reserve(std::min<size_t>(static_cast<size_t>(room_), entries_first));
@@ -119,17 +124,17 @@ Result<PageState> ObjectLister::add_object(std::string_view key) {
   return PageState::incomplete;
 }
 
-// Copies the texts alone. Few objects have an end: only those are decoded as a whole.
-Result<PageState> ObjectLister::add_brief(std::string_view key) {
+// Few objects have an end: only those are decoded as a whole.
+Result<PageState> ObjectLister::pass_object(std::string_view key) {
   const std::string_view row = cursor_->value();
-  VB_ASSIGN(const BriefHead head, decode_brief(row));
+  VB_ASSIGN(const BriefHead head, decode_brief(row, request_.sink->wanted()));
   bool gone = false;
   if (head.may_end) {
     VB_ASSIGN(gone, is_gone(row));
   }
   if (!gone) {
     if (!takes()) return PageState::complete;
-    page_.brief.add({.key = key, .etag = head.etag, .size = head.size, .modified_us = head.modified_us});
+    if (!request_.sink->add(key, head)) return sink_is_full();
   }
   cursor_->next();
   return PageState::incomplete;
@@ -138,7 +143,11 @@ Result<PageState> ObjectLister::add_brief(std::string_view key) {
 PageState ObjectLister::add_prefix(std::string_view hidden) {
   if (hidden > request_.after) {
     if (!takes()) return PageState::complete;
-    page_.common_prefixes.emplace_back(hidden);
+    if (!request_.sink) {
+      page_.common_prefixes.emplace_back(hidden);
+    } else if (!request_.sink->add_prefix(hidden)) {
+      return sink_is_full();
+    }
   }
   work_left_ -= std::min(work_left_, seek_work);
   return skip(*cursor_, keys::object(bucket_->id, hidden));

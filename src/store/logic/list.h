@@ -35,11 +35,12 @@ class ObjectLister {
  private:
   Result<PageState> step();
   Result<PageState> add_object(std::string_view key);
-  Result<PageState> add_brief(std::string_view key);
+  Result<PageState> pass_object(std::string_view key);
   Result<bool> is_gone(std::string_view row) const;
   std::string last_shown() const;
   PageState add_prefix(std::string_view hidden);
   bool takes();
+  PageState sink_is_full();
 
   const std::shared_ptr<const Bucket> bucket_;
   const ListRequest request_;

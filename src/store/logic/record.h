@@ -52,14 +52,11 @@ std::string encode(const BucketRecord& record);
 Result<ObjectRecord> decode_object(std::string_view bytes);
 // What a listing shows of a head, without its stored_size; `info` is new. The head's other fields are checked likewise.
 Result<void> decode_info(std::string_view bytes, ObjectInfo& info);
-// What a brief listing shows of a head: `etag` is part of `bytes`. The head's other fields are checked likewise.
-struct BriefHead {
-  uint64_t size = 0;
-  int64_t modified_us = 0;
-  std::string_view etag;
+// What a sink gets of a head, as views of `bytes`. The head's other fields are checked likewise.
+struct BriefHead : ListedHead {
   bool may_end = false;  // the name of an end's header is in it
 };
-Result<BriefHead> decode_brief(std::string_view bytes);
+Result<BriefHead> decode_brief(std::string_view bytes, const WantedOfHeads& wanted = {});
 Result<std::vector<StoredPart>> decode_parts(std::string_view bytes);
 // The parts of that object: corrupt_object when their number differs.
 Result<std::vector<StoredPart>> decode_parts_of(const ObjectRecord& object, std::string_view bytes);

@@ -72,7 +72,25 @@ TEST(Record, AListingReadsTheSameHeadAndRefusesTheSameDamage) {
   }
 }
 
-TEST(Record, ABriefListingSeesThatAnObjectHasAnEnd) {
+TEST(Record, ASinkGetsTheHeaderAndTheAttributeThatItWants) {
+  ObjectRecord object = sample_object();
+  object.info.headers = {{"x-amz-storage-class", "GLACIER_IR"}, {"acl", "a header"}};
+  const auto head = decode_brief(encode(object));
+  ASSERT_TRUE(head);
+  EXPECT_TRUE(head->header.empty() && head->attribute.empty());
+  const std::string bytes = encode(object);
+  const auto wanted = decode_brief(bytes, {.header = "x-amz-storage-class", .attribute = "acl"});
+  ASSERT_TRUE(wanted);
+  EXPECT_EQ(wanted->header, "GLACIER_IR");
+  EXPECT_EQ(wanted->attribute, object.info.attributes.front().second);
+  ASSERT_EQ(wanted->algorithm_count, object.info.checksums.size());
+  for (size_t i = 0; i < object.info.checksums.size(); ++i) {
+    EXPECT_EQ(wanted->algorithms[i], object.info.checksums[i].algorithm);
+  }
+  EXPECT_EQ(wanted->composite, object.info.checksums.front().parts != 0);
+}
+
+TEST(Record, ASinkLearnsThatAnObjectMayHaveAnEnd) {
   ObjectRecord object = sample_object();
   object.info.headers.emplace_back("x-verbena-expires", "1700000000");
   EXPECT_TRUE(decode_brief(encode(object))->may_end);
