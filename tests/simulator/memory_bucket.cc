@@ -26,6 +26,7 @@ class MemoryBucket final : public Scene {
   void begin(Loop& loop) override {
     const Reply reply = ask(loop, "PUT", "/quick", {{"x-verbena-durability", "memory"}});
     if (!reply.ok()) fail_with("no bucket: " + reply.body);
+    well_ns_ = Scheduler::get().steady_ns();
   }
   void act(Loop& loop) override {
     const size_t key = draw(keys_.size());
@@ -53,6 +54,7 @@ class MemoryBucket final : public Scene {
       key.before.clear();
     }
     fell_ns_ = 0;
+    well_ns_ = Scheduler::get().steady_ns();
   }
   void look(Loop& loop) override {
     for (size_t key = 0; key < keys_.size(); ++key) get(loop, key);
@@ -72,9 +74,15 @@ class MemoryBucket final : public Scene {
   static std::string target(size_t key) { return fmt::format("/quick/q{}", key); }
 
   // What was acknowledged in the last moments before this, or is from now on, may be lost with the server's end. Until
-  // then it is read: the disk may take nothing, and the server has it in memory.
+  // then it is read: the disk may take nothing, and the server has it in memory. A fault may be noticed long after it
+  // befell, when the server has ended, but it came after the last look that found none.
   void look_whether_it_fell() {
-    if (fell_ns_ == 0 && befell()) fell_ns_ = Scheduler::get().steady_ns();
+    if (fell_ns_ != 0) return;
+    if (befell()) {
+      fell_ns_ = well_ns_;
+    } else {
+      well_ns_ = Scheduler::get().steady_ns();
+    }
   }
   void widen(Key& key) const {
     std::vector<uint32_t> more;
@@ -177,7 +185,9 @@ class MemoryBucket final : public Scene {
   }
 
   std::array<Key, 3> keys_{};
-  int64_t fell_ns_ = 0;  // of the steady clock; 0: nothing has befallen the server
+  // Of the steady clock.
+  int64_t well_ns_ = 0;  // nothing had befallen the server yet
+  int64_t fell_ns_ = 0;  // it was well last; 0: nothing has befallen it
 };
 
 }  // namespace
