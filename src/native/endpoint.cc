@@ -396,10 +396,6 @@ void Endpoint::recycle(Op* op) {
   owned->page.release();
   if (owned->header.type == static_cast<uint8_t>(wire::Type::list_values)) --owned->stream->listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-  owned->stream.reset();
-  owned->opened.reset();
-  owned->sink.reset();
-  owned->caller.records.clear();
   const auto keep = [](auto& batch, auto& spare) {
     if (batch == nullptr) return;
     batch->end();
@@ -408,6 +404,10 @@ void Endpoint::recycle(Op* op) {
   };
   keep(owned->read, spare_reads_);
   keep(owned->write, spare_writes_);
+  owned->stream.reset();
+  owned->opened.reset();
+  owned->sink.reset();
+  owned->caller.records.clear();
   if (spare_ops_.size() < spare_ops_max) spare_ops_.push_back(std::move(owned));
 }
 
