@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <iterator>
 #include <system_error>
@@ -427,7 +428,21 @@ void NativeStream::expire(Deadline now) {
   }
   // Withdrawing a window may have closed the link's connections: a poll shows it now.
   if (revoked && !broken_) poll_once();
-  if (broken_) break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
+  if (!broken_) return;
+  say_bye_at_once();
+  break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
+}
+
+// To a server that may only be slow: what it has not done yet of this stream's changes it does not do any more, while
+// their callers go another way. The message that is being sent, if any, keeps the stream's buffer.
+void NativeStream::say_bye_at_once() {
+  std::array<std::byte, wire::frame_size> message;
+  const wire::Header bye{.type = static_cast<uint8_t>(wire::Type::bye),
+                         .session = setup_.session,
+                         .sequence = ++last_sequence_,
+                         .timeout_ms = 1};
+  const size_t size = wire::seal(setup_.keys.to_server, bye, message);
+  (void)link_->send(Bytes(message).first(size));
 }
 
 void NativeStream::break_off(Error why) {

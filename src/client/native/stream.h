@@ -93,6 +93,7 @@ class NativeStream {
   void poll_once();
   void receive(Bytes message);
   void receive_late(const native::wire::Header& header, Bytes body);
+  void say_bye_at_once();
   void end_unwanted(Lock& lock);
   enum class Answer { came, missing };
   void finish(NativeCall& call, Result<void> outcome, Answer answer);
