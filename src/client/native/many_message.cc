@@ -351,11 +351,21 @@ void ManyMessage::note_unfinished() {
   }
 }
 
-Result<void> ManyMessage::settle() {
-  if (device.unfinished) note_unfinished();
-  for (auto& block : blocks_) queue_.stream->release(std::move(block), outcome.has_value());
+void ManyMessage::release_blocks(bool reusable) {
   for (Window& window : windows_) window.staged.reset();
   progress_.reset();
+  for (auto& block : blocks_) queue_.stream->release(std::move(block), reusable);
+  blocks_.clear();
+}
+
+void ManyMessage::withdraw() {
+  queue_.stream->abandon(*this);
+  release_blocks(false);
+}
+
+Result<void> ManyMessage::settle() {
+  if (device.unfinished) note_unfinished();
+  release_blocks(outcome.has_value());
   for (const Check& check : checks_) {
     const BatchItem& item = call_.items[check.item];
     BatchResult& result = call_.results[check.item];

@@ -35,6 +35,8 @@ class ManyMessage final : public NativeCall {
 
   // Called after the call is done. Items without an answer go back to the queue.
   Result<void> settle();
+  // In place of settle(), for a call that nobody waits for any more.
+  void withdraw();
   ManyQueue& queue() { return queue_; }
   // Number of leading items that have arrived so far, where that was requested.
   size_t arrived() const;
@@ -60,6 +62,7 @@ class ManyMessage final : public NativeCall {
     Algorithm algorithm;
     std::string digest;
   };
+  void release_blocks(bool reusable);
   bool is_get() const { return call_.type == native::wire::Type::get_many; }
   bool is_put() const { return call_.type == native::wire::Type::put_many; }
   bool in_message(const BatchItem& item) const;

@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <iterator>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -112,6 +113,13 @@ bool NativeStream::is_done(NativeCall& call) {
   return leave(lock, call);
 }
 
+void NativeStream::abandon(NativeCall& call) {
+  Lock lock = enter();
+  if (!call.done) finish(call, fail(Errc::cancelled, "native: given up by the caller"), Answer::missing);
+  fire(lock);
+  leave(lock, call);
+}
+
 // Whether the call is done. Then it is its caller's again, who waits for a device that is still at work on it, and no
 // other thread does.
 bool NativeStream::leave(Lock& lock, NativeCall& call) {
@@ -171,7 +179,12 @@ Result<void> NativeStream::take_turn(Lock& lock, const NativeCall& call) {
 Result<void> NativeStream::write(Lock& lock, NativeCall& call, const Prepare& prepare) {
   wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
   Body body{out, *link_, staging_};
-  auto prepared = prepare(body);
+  Result<void> prepared;
+  try {
+    prepared = prepare(body);
+  } catch (const std::bad_alloc&) {  // the call would stay in its slot
+    prepared = fail(Errc::out_of_memory, "native: no memory for a request");
+  }
   if (prepared && !out.ok()) prepared = fail(Errc::unsupported, "native: request exceeds a message");
   if (prepared) {
     add_trace(call, body);

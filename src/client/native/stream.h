@@ -54,6 +54,9 @@ class NativeStream {
   // Polls until the call is done or `until` is reached; does not poll while another thread does. True if it is done.
   bool drive(NativeCall& call, Deadline until);
   bool is_done(NativeCall& call);
+  // For a caller that cannot wait for a call that it has posted: ends it as a timeout does, if it is not done. The
+  // answer is ignored, and what was lent is withdrawn when this returns.
+  void abandon(NativeCall& call);
   // Sends; the completion comes later, or, when sending fails, before this returns.
   void start(std::unique_ptr<AsyncCall> call, const Prepare& prepare);
 
