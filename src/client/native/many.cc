@@ -171,7 +171,9 @@ class ManyRun {
     const size_t before = call_.told;
     size_t& leading = call_.told;
     while (leading < here_.size() && (here_[leading] != 0 || call_.answered[leading] != 0)) ++leading;
-    if (leading != before) call_.in_order(leading);
+    if (leading == before) return;
+    for (const auto& message : messages_) message->note_told(leading);
+    call_.in_order(leading);
   }
 
   NativeStreams& streams_;

@@ -428,6 +428,28 @@ class HeldMany : public testing::Test {
   MutableBytes window_;
 };
 
+// What the caller had put there since was taken for the object's bytes, and did not match its checksum.
+TEST_F(HeldMany, AReportedPlaceThatItsCallerUsesAgainIsNotTakenForADamagedObject) {
+  for (const bool reuses : {true, false}) {
+    ManyCall get = call(wire::Type::get_many);
+    get.verify = true;
+    size_t told = 0;
+    get.in_order = [&](size_t n) {
+      if (reuses) std::ranges::fill(window_.first(n * size), std::byte{'u'});
+      told = n;
+      if (n == count) *link_ = HeldLink::open;
+    };
+    *link_ = HeldLink::held;
+    const auto done = run(get);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_EQ(told, count);
+    for (const BatchResult& result : results_) {
+      EXPECT_FALSE(result.error) << to_string(*result.error);
+      EXPECT_EQ(result.bytes, size);
+    }
+  }
+}
+
 // The messages in flight were forgotten by their owner alone: the stream handed it their answers.
 TEST_F(HeldMany, AnAnswerThatComesAfterTheCallerHasThrownGoesToNobody) {
   ManyCall get = call(wire::Type::get_many);
