@@ -158,10 +158,7 @@ struct BucketAndDocuments {
 class Announcement;
 using AnnouncementPtr = std::shared_ptr<const Announcement>;
 
-// Conditions on the key's current object, or for remove() on the named version. ETags without quotes; "*" matches any.
-// Empty optionals mean no condition. For a key without an object if_match is no_such_key at a commit, and remove()
-// succeeds. A delete marker meets only conditions on time and on a size of 0.
-// Whether whoever sent a change still waits for it. One who has given up may have made the change another way since,
+// Whether the sender of a change still waits for it. One that has given up may have made it another way since,
 // and others upon that: a change that came late would replace theirs.
 struct Wanted {
   Deadline until = Deadline::max();
@@ -177,6 +174,9 @@ struct Wanted {
   }
 };
 
+// Conditions on the key's current object, or for remove() on the named version. ETags without quotes; "*" matches any.
+// Empty optionals mean no condition. For a key without an object if_match is no_such_key at a commit, and remove()
+// succeeds. A delete marker meets only conditions on time and on a size of 0.
 struct CommitConditions {
   std::optional<std::string> if_match{};
   std::optional<std::string> if_none_match{};

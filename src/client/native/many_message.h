@@ -35,7 +35,7 @@ class ManyMessage final : public NativeCall {
 
   // Called after the call is done. Items without an answer go back to the queue.
   Result<void> settle();
-  // In place of settle(), for a call that nobody waits for any more.
+  // In place of settle(), for a call that is given up.
   void withdraw();
   // The items before `leading` are about to be reported, and their places to be the caller's again: takes checksums of
   // those whose answer is still to come.

@@ -70,7 +70,7 @@ class NativeStream {
 
   // The memory of a device whose DEVICE, of that request, was given up before its answer: the number by which the
   // server knows it since, once. Waits for the answer until then. 0: the server does not have it; would_block: there is
-  // no answer yet. With `forget` nobody asks again: what the answer names is ended when it comes.
+  // no answer yet. With `forget` this is the last question: what the answer names is ended when it comes.
   Result<uint64_t> late_device(uint64_t request, Deadline until, bool forget);
 
   Result<StagingBlock> allocate(size_t size);
@@ -138,7 +138,7 @@ class NativeStream {
   std::condition_variable buffer_free_;
   // Watches on the server without a user here, still to be ended.
   std::vector<uint64_t> unwanted_;
-  // DEVICEs that were given up, and devices' memory that nobody asks for any more, to be ended.
+  // DEVICEs that were given up, and devices' memory whose owner is gone, to be ended.
   struct LateDevice {
     uint64_t request = 0, number = 0;
     bool answered = false, unwanted = false;

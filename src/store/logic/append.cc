@@ -273,7 +273,7 @@ Result<void> judge_append(Transaction& transaction, AppendJob& job) {
   const bool ended = has_ended(job, current);
   if ((current && !ended ? current->id : 0) != job.plan.base_id)
     return fail(Errc::conditional_conflict, "append: changed");
-  // The next attempt leaves those out that nobody waits for any more.
+  // The next attempt leaves those out that were given up.
   for (const AppendingPtr& one : job.plan.accepted) {
     if (!one->conditions.wanted.check()) return fail(Errc::conditional_conflict, "append: not wanted");
   }
