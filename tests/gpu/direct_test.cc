@@ -1,12 +1,9 @@
 // The way `direct` over the driver double: the server lets the device copy into memory that a client shares with it.
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <thread>
 
 #include "client/native/device_memory.h"
@@ -255,54 +252,6 @@ TEST_F(Direct, MemoryThatTheServerMapsTooLateIsUnmappedBeforeItIsFreed) {
     EXPECT_EQ(double_mapped(), before.in_driver);
     std::this_thread::sleep_for(std::chrono::milliseconds(800));  // in which the server has mapped it
     EXPECT_EQ(double_mapped(), before.in_driver);
-  }
-}
-
-// Breaks this process's links by shared memory.
-void break_local_links() {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename());
-    sockaddr_un peer{};
-    socklen_t size = sizeof peer;
-    const bool has_peer = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
-    if (has_peer && peer.sun_family == AF_UNIX && size > sizeof peer.sun_family) ::shutdown(fd, SHUT_RDWR);
-  }
-}
-
-// They were said to be successes of no bytes, or to be what a batch before had found.
-TEST_F(Direct, ItemsThatWereReportedHaveTheirResultsAlsoWhenTheSessionBreaksThen) {
-  constexpr size_t count = 10, size = 400'000;
-  OnDevice memory(count * size);
-  const Client c = local();
-  const Buffer window = *c.register_memory(memory.all());
-  std::vector<std::string> keys, etags;
-  for (size_t i = 0; i < count; ++i) keys.push_back("item/" + std::to_string(i));
-  for (size_t i = 0; i < count; ++i) {
-    const auto put = http().put("bucket", keys[i], random_bytes(size, static_cast<unsigned>(i)));
-    ASSERT_TRUE(put) << put.error().message;
-    etags.push_back(put->etag);
-  }
-  std::vector<BatchItem> items;
-  for (size_t i = 0; i < count; ++i) {
-    items.push_back({.bucket = "bucket", .key = keys[i], .offset = i * size, .size = size, .if_match = etags[i]});
-  }
-  std::vector<BatchResult> results(count);
-  size_t first = 0;
-  double_delay(20'000);
-  BatchOptions options;
-  options.in_order = [&](size_t leading) {
-    if (std::exchange(first, leading) == 0) break_local_links();
-  };
-  const auto got = c.get_many(items, std::span(&window, 1), results, options);
-  double_delay(50);
-  ASSERT_TRUE(got) << got.error().message;
-  EXPECT_EQ(first, count);
-  for (size_t i = 0; i < count; ++i) {
-    SCOPED_TRACE(i);
-    EXPECT_FALSE(results[i].error);
-    EXPECT_EQ(results[i].bytes, size);
-    EXPECT_EQ(results[i].etag, etags[i]);
-    EXPECT_TRUE(same(memory.bytes(i * size, size), random_bytes(size, static_cast<unsigned>(i))));
   }
 }
 
