@@ -22,6 +22,7 @@ constexpr auto eager_for = 2us;  // after the last progress
 constexpr auto stay_max = 20us;  // sockets and timers wait meanwhile
 constexpr unsigned vain_max = 3, eager_again_every = 256;
 constexpr unsigned sleeps_for_measure = 8;  // one of them is measured: the clock of a thread takes a system call
+constexpr auto nap_max = 100ms, held_for = 150ms;  // a longer nap than that is none: the thread was held
 constexpr auto talk_for = 1ms;  // so long after a message, the end of a disk's transfer is part of an answer to it
 
 // Polls between the socket events of this thread's loop. io_.poll() goes on for as long as any socket has events, so
@@ -144,6 +145,12 @@ bool Core::arm_all() {
   return true;
 }
 
+Deadline Core::arrived_after() const {
+  const auto now = SteadyClock::now();
+  if (looked_ == Deadline{} || (asleep_ && now - looks_ <= held_for)) return now;
+  return asleep_ ? looks_ : looked_;
+}
+
 void Core::run() {
   if (options_.pin_to_cpu >= 0) {
     cpu_set_t set;
@@ -153,6 +160,8 @@ void Core::run() {
   }
   auto guard = boost::asio::make_work_guard(io_);
   auto last_progress = SteadyClock::now();
+  auto last_pass = last_progress;  // its end, where the next one begins
+  looks_ = last_pass;
   Deadline last_polled{};   // progress of a pollable, after which it pays to poll on
   Deadline last_message{};  // progress of one that brings messages
   PoliteSpin spin;
@@ -162,13 +171,15 @@ void Core::run() {
   Looks looks{.look = [this] { return armed_ ? 0 : poll_all(); }};
   looks_of_this_thread = &looks;
   while (!stopping_.load(std::memory_order_relaxed)) {
+    looked_ = looks_;
+    looks_ = last_pass;
     const uint64_t messages_before = messages_;
     size_t polled = 0;
     const auto polls = [&] { polled = eager ? poll_eagerly() : poll_all(); };
     const size_t handled = pollables_.empty() ? io_.poll() : run_up_to(io_, polls);
     polled += std::exchange(looks.progress, 0);
     const bool progressed = handled + polled != 0;
-    const auto now = SteadyClock::now();
+    const auto now = last_pass = SteadyClock::now();
     if (messages_ != messages_before) last_message = now;
     if (progressed) last_progress = now;
     if (now - last_message > talk_for) polled = 0;  // of a disk that works for clients of sockets
@@ -196,8 +207,12 @@ void Core::run() {
     // providers signal no descriptor for those), sleep only briefly.
     const auto nap = !armed_ ? std::chrono::microseconds(200)
                      : busy  ? std::chrono::microseconds(1000)
-                             : std::chrono::microseconds(100'000);
+                             : std::chrono::microseconds(nap_max);
+    looks_ = now;
+    asleep_ = true;
     const bool woken = io_.run_one_for(nap) != 0;
+    asleep_ = false;
+    if (const auto awake = SteadyClock::now(); awake - now <= held_for) looks_ = last_pass = awake;
     if (std::exchange(armed_, false)) {
       for (auto* p : pollables_) {
         if (p != nullptr) p->disarm();
@@ -207,6 +222,7 @@ void Core::run() {
     if (woken) last_progress = SteadyClock::now();
   }
   looks_of_this_thread = nullptr;
+  looked_ = {};
 }
 
 void Core::stop() {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 
 namespace verbena {
@@ -50,6 +51,11 @@ class Core {
   void add(Pollable* pollable);
   void remove(Pollable* pollable);
 
+  // What a pollable or a socket brings at this moment came after this: the loop looked for it then. The present, if the
+  // loop is not run, or sleeps: of a sleep that took longer than it was meant to (the thread was held) its beginning.
+  // On this core's thread.
+  Deadline arrived_after() const;
+
   // Runs until stop(). Called from the thread that becomes this core's.
   void run();
   void stop();  // from any thread
@@ -65,6 +71,9 @@ class Core {
   uint64_t messages_ = 0;  // progress of pollables that bring messages, so far
   bool armed_ = false;     // all pollables, for a sleep
   unsigned vain_ = 0;      // consecutive eager polls without progress
+  // The beginnings of the pass before this one, and of this one. Default: run() has not begun.
+  Deadline looked_{}, looks_{};
+  bool asleep_ = false;  // since looks_
   std::atomic<bool> stopping_{false};
 };
 

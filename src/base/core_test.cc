@@ -291,5 +291,45 @@ TEST(BlockingPool, WhatIsNotRefusedTakesNoPlaceOfWhatMayBe) {
   EXPECT_TRUE(pool.submit("test.bounded", [] {})) << "its place is free again";
 }
 
+// What came while the loop was held was taken for what has just come.
+TEST(Core, WhatItBringsAfterItWasHeldMayHaveComeBefore) {
+  class Looking final : public IdlePollable {
+   public:
+    explicit Looking(Core& core) : core_(core) {}
+    size_t poll() override {
+      if (held.exchange(false)) seen.set_value(core_.arrived_after());
+      if (later != Deadline::max() && core_.arrived_after() > later) {
+        later = Deadline::max();
+        passed.set_value();
+      }
+      return 0;
+    }
+    std::atomic<bool> held{false};
+    Deadline later = Deadline::max();  // on the core's thread
+    std::promise<Deadline> seen;
+    std::promise<void> passed;
+
+   private:
+    Core& core_;
+  };
+  Core core({});
+  const Deadline before_it_runs = SteadyClock::now();
+  EXPECT_GE(core.arrived_after(), before_it_runs);
+  Looking looking(core);
+  core.add(&looking);
+  std::thread thread([&core] { core.run(); });
+  std::promise<Deadline> began;
+  boost::asio::post(core.io(), [&] {
+    began.set_value(SteadyClock::now());
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    looking.later = SteadyClock::now();
+    looking.held = true;
+  });
+  EXPECT_LE(looking.seen.get_future().get(), began.get_future().get());
+  looking.passed.get_future().wait();
+  core.stop();
+  thread.join();
+}
+
 }  // namespace
 }  // namespace verbena

@@ -1,4 +1,6 @@
 // APPEND and RENAME at the native door.
+#include <thread>
+
 #include "native/test_door.h"
 
 namespace verbena::native {
@@ -132,6 +134,51 @@ TEST_F(AppendTest, WhatIsNoBodyIsRefused) {
   EXPECT_EQ(reply_code(peer), Errc::invalid_request);
   deliver(peer, peer.seal(wire::Type::rename, 3, other));
   EXPECT_EQ(reply_code(peer), Errc::invalid_request);
+}
+
+// The client made them another way when it had given up: what came of the first attempt replaced what followed.
+class GivenUp : public AppendTest {
+ protected:
+  // A change of each kind, read by the server and not begun.
+  void bring_changes(FakePeer& peer) {
+    make_directory_bucket();
+    for (const char* key : {"a", "c"}) store_.put(std::string(directory), key, "old");
+    wire::Put put;
+    put.bucket = directory;
+    put.key = "new";
+    put.size = 3;
+    const wire::Rename rename{.bucket = directory, .from = "a", .to = "b"};
+    const wire::Delete remove{.bucket = directory, .key = "c", .if_match = {}};
+    port_.receive(peer.id, peer.seal(wire::Type::put, 2, put, 0, "new"));
+    port_.receive(peer.id, peer.seal(wire::Type::append, 3, append_of("one"), 0, "one"));
+    port_.receive(peer.id, peer.seal(wire::Type::rename, 4, rename));
+    port_.receive(peer.id, peer.seal(wire::Type::del, 5, remove));
+  }
+  void expect_nothing_changed() {
+    const std::string bucket(directory);
+    for (const char* key : {"a", "c"}) EXPECT_TRUE(store_.contains(bucket, key)) << key;
+    for (const char* key : {"new", "log", "b"}) EXPECT_FALSE(store_.contains(bucket, key)) << key;
+    EXPECT_EQ(door_->in_flight(), 0u);
+  }
+};
+
+TEST_F(GivenUp, WhatAStreamHasAskedForIsNotMadeOnceItHasEnded) {
+  FakePeer peer = hello(1, 3);
+  bring_changes(peer);
+  port_.receive(peer.id, peer.seal(wire::Type::bye, 6, Bytes()));
+  run();
+  expect_nothing_changed();
+  EXPECT_TRUE(port_.sent.empty());
+}
+
+TEST_F(GivenUp, WhatIsNotMadeInTimeIsNotMade) {
+  FakePeer peer = hello(1, 3);
+  peer.timeout_ms = 20;
+  bring_changes(peer);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  run();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(reply_code(peer), Errc::slow_down);
+  expect_nothing_changed();
 }
 
 }  // namespace

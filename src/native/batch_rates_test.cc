@@ -1,5 +1,8 @@
 // Rates at the door: what batches are charged, and what is refused once a second is used up.
+#include <thread>
+
 #include "native/test_batches.h"
+#include "native/wire/match.h"
 
 namespace verbena::native {
 namespace {
@@ -137,6 +140,35 @@ TEST_F(BatchRatesTest, WithoutARateWhatLiesInMemoryGoesOutTogetherAgain) {
   EXPECT_GT(writes(), 1);
   of_another_account.reset();
   EXPECT_EQ(writes(), 1);
+}
+
+// Its part in the lease that it joins stayed open: the lease held its keys for two minutes, whatever the client had
+// been promised. A lease of its own stayed, too.
+TEST_F(BatchRatesTest, ABatchThatARateRefusesLeavesNoPartInALease) {
+  store_.put("bucket", "k", "x");
+  limit(1024);
+  peer_ = hello(6, wire::version_of_batch_leases);
+  const auto take = [&](wire::LeaseWish wish) {
+    std::vector<std::byte> message = body(wire::Type::head_many, head(), {{"k"}});
+    message.resize(message.size() + wire::lease_wish_size);
+    wire::Writer out(MutableBytes(message).last(wire::lease_wish_size));
+    wire::put_lease_wish(out, wish);
+    deliver(peer_, peer_.seal(wire::Type::head_many, ++request_, Bytes(message), wire::flag_take_lease));
+    return reply_body(peer_);
+  };
+  const auto held = [] { return metrics::gauge("verbena_native_lease_keys", "").value(); };
+  const std::vector<std::byte> first = take({300, 0});
+  ASSERT_EQ(*wire::decode_error(first), Errc::ok);
+  const uint64_t lease = wire::Reader(Bytes(first).subspan(wire::batch_reply_head_size)).u64();
+  ASSERT_NE(lease, 0u);
+  EXPECT_EQ(held(), 1);
+  ASSERT_EQ(ask(wire::Type::put_many, head(), {{"big", {}, std::string(8 * KiB, 'x')}}).refused, Errc::ok);
+  EXPECT_EQ(*wire::decode_error(take({300, lease})), Errc::slow_down);
+  for (int i = 0; i < 500 && held() != 0; ++i) {  // at a sweep of the endpoint, within a second
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    run();
+  }
+  EXPECT_EQ(held(), 0);
 }
 
 // From memory it was sent twice, and charged twice.

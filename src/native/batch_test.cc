@@ -524,6 +524,28 @@ TEST_F(BatchTest, AClientWhoseBytesDoNotComeKeepsNobodyElseFromWriting) {
   EXPECT_EQ(store_.count("bucket"), 1502u);
 }
 
+// A batch's items that were being read were stored whatever had become of the client.
+TEST_F(BatchTest, WhatIsStillBeingReadWhenTheStreamEndsIsNotStored) {
+  immediate_ = false;
+  window_.silent = true;
+  bring(wire::Type::put_many, head(), {{"one", {0, 0, 100}}, {"two", {0, 200, 100}}});
+  wire::Put put{.bucket = "bucket", .key = "alone"};
+  put.size = 100;
+  put.window = {0, memory_.size(), 1};
+  port_.receive(peer_.id, peer_.seal(wire::Type::put, ++request_, put, wire::flag_window));
+  run();
+  EXPECT_EQ(door_->in_flight(), 2u);
+  EXPECT_GT(window_.reads, 0);
+  port_.receive(peer_.id, peer_.seal(wire::Type::bye, ++request_, Bytes()));
+  window_.silent = false;
+  for (int i = 0; i < 10'000 && door_->in_flight() != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    run();
+  }
+  EXPECT_EQ(door_->in_flight(), 0u);
+  EXPECT_EQ(store_.count("bucket"), 0u);
+}
+
 TEST_F(BatchTest, NothingIsFetchedOfWhatNobodyLetsTheCallerWrite) {
   be_of_another_account();
   const auto open = R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*",)"

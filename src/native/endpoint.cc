@@ -65,6 +65,20 @@ bool load_traced(Op& op, Bytes body) {
   }
 }
 
+bool is_change(uint8_t type) {
+  switch (static_cast<wire::Type>(type)) {
+    case wire::Type::put:
+    case wire::Type::append:
+    case wire::Type::rename:
+    case wire::Type::del:
+    case wire::Type::put_many:
+    case wire::Type::delete_many:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // The number of requests for each bucket.
 std::vector<s3::BucketRequests> requests_of(const Op& op) {
   const bool reads = op.header.type == static_cast<uint8_t>(wire::Type::get) ||
@@ -157,11 +171,21 @@ void Endpoint::dispatch(SessionStream& stream, const wire::Header& header, Bytes
   // happened.
   if (door_->stopping.load(std::memory_order_relaxed)) return answer(stream, header, Errc::slow_down);
   if (!still_known(stream)) return answer(stream, header, Errc::access_denied);
+  const Deadline until = is_change(header.type) ? waits_until(header) : Deadline::max();
+  if (until != Deadline::max() && SteadyClock::now() >= until) return answer(stream, header, Errc::slow_down);
   if (!has_credit(stream, header.type)) {
     metrics.drop(wire::Drop::no_credit);
     return answer(stream, header, Errc::slow_down);
   }
-  start_verb(stream, header, body);
+  start_verb(stream, header, body, until);
+}
+
+// From when a message may have come: one that a core was kept from reading may be of a client that has given up, and
+// has made the change another way since. When it was sent is not known here, so a change that is under way at this time
+// may be of such a client by the time that its message travelled.
+Deadline Endpoint::waits_until(const wire::Header& header) const {
+  if (header.timeout_ms == 0) return Deadline::max();
+  return core_.arrived_after() + std::chrono::milliseconds(header.timeout_ms);
 }
 
 bool Endpoint::has_credit(const SessionStream& stream, uint8_t type) const {
@@ -197,8 +221,9 @@ bool Endpoint::still_known(SessionStream& stream) {
   return true;
 }
 
-void Endpoint::start_verb(SessionStream& stream, const wire::Header& header, Bytes body) {
+void Endpoint::start_verb(SessionStream& stream, const wire::Header& header, Bytes body, Deadline until) {
   OpPtr op = take_op(stream, header);
+  op->until = until;
   if (wire::is_batch(static_cast<wire::Type>(header.type))) return start_batch(std::move(op), body);
   bool loaded = false;
   Task<void> (*serve)(OpPtr) = nullptr;
@@ -396,10 +421,6 @@ void Endpoint::recycle(Op* op) {
   owned->page.release();
   if (owned->header.type == static_cast<uint8_t>(wire::Type::list_values)) --owned->stream->listings;
   in_flight_.store(in_flight_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-  owned->stream.reset();
-  owned->opened.reset();
-  owned->sink.reset();
-  owned->caller.records.clear();
   const auto keep = [](auto& batch, auto& spare) {
     if (batch == nullptr) return;
     batch->end();
@@ -408,6 +429,10 @@ void Endpoint::recycle(Op* op) {
   };
   keep(owned->read, spare_reads_);
   keep(owned->write, spare_writes_);
+  owned->stream.reset();
+  owned->opened.reset();
+  owned->sink.reset();
+  owned->caller.records.clear();
   if (spare_ops_.size() < spare_ops_max) spare_ops_.push_back(std::move(owned));
 }
 

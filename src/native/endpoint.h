@@ -94,7 +94,8 @@ class Endpoint final : public std::enable_shared_from_this<Endpoint>, private Po
   void receive(fabric::PeerId from, Bytes message);
   void dispatch(SessionStream& stream, const wire::Header& header, Bytes body);
   bool has_credit(const SessionStream& stream, uint8_t type) const;
-  void start_verb(SessionStream& stream, const wire::Header& header, Bytes body);
+  Deadline waits_until(const wire::Header& header) const;
+  void start_verb(SessionStream& stream, const wire::Header& header, Bytes body, Deadline until);
   void start_batch(OpPtr op, Bytes body);
   // Charges requests to the quotas of their buckets, which may refuse them, and calls `start` for admitted ones.
   using Requests = std::vector<s3::BucketRequests>;

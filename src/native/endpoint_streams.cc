@@ -93,11 +93,13 @@ void Endpoint::gone(fabric::PeerId peer) {
   });
 }
 
-// Requests of the stream that are being served end by themselves, and their replies are not sent: their windows fail
+// Requests of the stream that are being served end by themselves, and their replies are not sent: changes that are not
+// made yet are not made any more (store::Wanted), their windows fail
 // once the peer is gone (over tcp when what was accepted for sending is out), unless another stream has the same peer.
 void Endpoint::close(SessionStream& stream) {
   if (stream.closed) return;
   stream.closed = true;
+  stream.withdrawn->store(true, std::memory_order_release);
   watches_->forget(stream);
   stream.leases.reset();
   if (const auto count = streams_of_peer_.find(stream.peer); --count->second == 0) {

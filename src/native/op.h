@@ -35,7 +35,10 @@ struct Op {
   wire::Header header;
   s3::Call caller;
   uint64_t began = 0;  // ticks(), when its message came
-  Deadline reply_by;   // set when the reply has to wait for the peer's queue
+  // Of a change: its client waits no longer, as far as is known here (Endpoint::waits_until).
+  Deadline until = Deadline::max();
+  store::Wanted wanted() const { return {until, stream->withdrawn}; }
+  Deadline reply_by;  // set when the reply has to wait for the peer's queue
 
   // The whole reply message: body_size bytes of body at wire::header_size.
   std::vector<std::byte> reply;

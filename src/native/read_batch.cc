@@ -45,6 +45,7 @@ void ReadBatch::reset(Op& op) {
 }
 
 void ReadBatch::end() {
+  taken_.finish(false);  // a batch that was refused after begin() has a part in a lease
   delivery_.close();
   reply_.end();
   source_.close();

@@ -31,7 +31,7 @@ class ReadBatch {
   bool serve_at_once();
   // Goes on in coroutines; the last of them replies.
   static void start(OpPtr op);
-  // Releases windows and objects.
+  // Releases windows and objects, and leaves the lease of a batch that was not served. While `op` has its stream.
   void end();
 
  private:

@@ -28,6 +28,7 @@ Task<Result<void>> put(Op& op) {
   // An empty object needs no window: some devices drop transfers of zero bytes.
   const bool from_window = op.has(wire::flag_window) && op.put_size != 0;
   const uint64_t added = op.put_size;  // of an APPEND, whose object is longer
+  op.put.conditions.wanted = op.wanted();
   Result<s3::PutReply> stored;
   if (from_window) {
     stored = co_await store_from_window(op);
@@ -67,6 +68,7 @@ Task<void> serve_put(OpPtr op) {
 
 Task<void> serve_rename(OpPtr op) {
   Endpoint& endpoint = *op->endpoint;
+  op->rename.wanted = op->wanted();
   auto done = co_await s3::rename_object(endpoint.door().service, op->caller, std::move(op->rename));
   op->fail(done ? Errc::ok : done.error().code);  // a code alone, also for success
   endpoint.reply(std::move(op));
@@ -76,6 +78,7 @@ Task<void> serve_delete(OpPtr op) {
   Endpoint& endpoint = *op->endpoint;
   store::RemoveRequest request;
   request.conditions = op->conditions;
+  request.conditions.wanted = op->wanted();
   auto done = co_await s3::delete_object(endpoint.door().service, op->caller, op->bucket, op->key, std::move(request));
   op->fail(done ? Errc::ok : done.error().code);  // a code alone, also for success
   endpoint.reply(std::move(op));

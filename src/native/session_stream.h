@@ -2,6 +2,7 @@
 // message takes no lock. Used on its endpoint's core alone.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -41,7 +42,9 @@ struct SessionStream {
   wire::ReplayWindow seen;
   uint64_t last_sequence = 0;  // of the server's messages
   fabric::PeerId peer = 0;
-  bool closed = false;             // kept until the session ends, so that its sequence numbers stay used
+  bool closed = false;  // kept until the session ends, so that its sequence numbers stay used
+  // Likewise, for changes that are being made by other threads.
+  std::shared_ptr<std::atomic<bool>> withdrawn = std::make_shared<std::atomic<bool>>(false);
   bool sealed = false;             // every message must come sealed by this session's keys
   uint64_t full_at = 0;            // the endpoint's last poll that found the peer's queue full
   bool touched = false;            // a message came since the last sweep

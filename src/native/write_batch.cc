@@ -40,8 +40,6 @@ Result<void> WriteBatch::begin(Op& op, Bytes body) {
   }
   taken_ = told_ = running_ = 0;
   caller_ = std::make_shared<const s3::Call>(op.caller);
-  const auto patience = std::chrono::milliseconds(op.header.timeout_ms);
-  until_ = patience.count() == 0 ? Deadline::max() : deadline_in(patience);
   return {};
 }
 
@@ -64,6 +62,7 @@ s3::PutRequest WriteBatch::put_request() const {
   put.bucket.assign(reader_->head().buckets[item_.bucket]);
   put.key.assign(item_.key);
   put.md5_etag = false;
+  put.conditions.wanted = op_->wanted();
   if (item_.has(wire::field_if_match)) put.conditions.if_match.emplace(item_.if_match);
   if (item_.has(wire::field_if_none_match)) put.conditions.if_none_match.emplace(item_.if_none_match);
   put.expected = expected();
@@ -85,6 +84,7 @@ s3::Headers WriteBatch::headers() const {
 store::RemoveRequest WriteBatch::remove_request() const {
   store::RemoveRequest request;
   request.version_id.assign(item_.version);
+  request.conditions.wanted = op_->wanted();
   if (item_.has(wire::field_if_match)) request.conditions.if_match.emplace(item_.if_match);
   return request;
 }
@@ -246,6 +246,7 @@ void WriteBatch::write_alone(const Shared& shared, Fetched& item) {
   request.bucket.assign(item.bucket);
   request.key = std::move(item.key);
   request.md5_etag = false;
+  request.conditions.wanted = op_->wanted();
   request.expected = std::move(item.expected);
   request.headers = std::move(item.headers);
   boost::asio::co_spawn(op_->endpoint->core().io(),
@@ -293,6 +294,7 @@ s3::PutNowOutcome WriteBatch::write_now(const Shared& shared, size_t index) {
 }
 
 s3::PutNowOutcome WriteBatch::store_now(const Shared& shared, size_t index, s3::PutNow& put, uint64_t window_bytes) {
+  put.wanted = op_->wanted();
   put.executor = op_->endpoint->core().io().get_executor();
   // The key is valid while put_now() runs, and needed only if requests are observed.
   put.then = [shared, index, bucket = put.bucket, key = op_->is_told() ? std::string(put.key) : std::string(),
@@ -317,8 +319,8 @@ Task<void> WriteBatch::dispatch(Shared shared) {
   endpoint->took_turn(turn_items * 16, 0);  // a write costs about as much as so many look-ups
   Deadline turn_until = deadline_in(turn_time);
   // If the client is gone, or its timeout has passed, no further item is begun; those in progress finish.
-  for (auto now = SteadyClock::now(); batch.reader_->left() != 0 && !batch.op_->stream->closed && now < batch.until_;
-       now = SteadyClock::now()) {
+  for (auto now = SteadyClock::now();
+       batch.reader_->left() != 0 && !batch.op_->stream->closed && now < batch.op_->until; now = SteadyClock::now()) {
     if (!batch.may_begin()) {
       batch.fetch_run(shared);
       if (batch.running_ != 0) {

@@ -105,7 +105,6 @@ class WriteBatch {
   // The caller for new items. After a change of keys or policies there is a new one; items in progress keep theirs and
   // so notice the change (s3::may_have_changed).
   CallerPtr caller_;
-  Deadline until_;             // the end of the client's wait
   std::deque<Written> ahead_;  // from the first one without a reported outcome
   Run run_;                    // being gathered; empty: none
   std::optional<wire::Writer> out_;

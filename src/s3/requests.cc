@@ -45,13 +45,14 @@ void PutRequest::clear() {
 }
 
 void RenameObjectRequest::clear() {
-  auto& [bucket_, from_key, to_key, of_source, of_target, repeat_token] = *this;
+  auto& [bucket_, from_key, to_key, of_source, of_target, repeat_token, still_wanted] = *this;
   bucket_.clear();
   from_key.clear();
   to_key.clear();
   of_source.clear();
   of_target.clear();
   repeat_token.clear();
+  still_wanted = {};
 }
 
 }  // namespace verbena::s3

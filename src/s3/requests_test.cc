@@ -32,9 +32,14 @@ auto fields(const EncryptionWish& of) {
   return std::tuple(method, kms_key, bucket_key, customer);
 }
 
+auto fields(const store::Wanted& of) {
+  const auto& [until, withdrawn] = of;
+  return std::tuple(until, withdrawn);
+}
+
 auto fields(const store::CommitConditions& of) {
-  const auto& [match, none_match, modified_s, modified_us, size, without, may_make, announcement] = of;
-  return std::tuple(match, none_match, modified_s, modified_us, size, without, may_make, announcement);
+  const auto& [match, none_match, modified_s, modified_us, size, without, may_make, announcement, wanted] = of;
+  return std::tuple(match, none_match, modified_s, modified_us, size, without, may_make, announcement, fields(wanted));
 }
 
 auto fields(const PutRequest& of) {
@@ -45,8 +50,8 @@ auto fields(const PutRequest& of) {
 }
 
 auto fields(const RenameObjectRequest& of) {
-  const auto& [bucket, from, to, source, target, token] = of;
-  return std::tuple(bucket, from, to, fields(source), fields(target), token);
+  const auto& [bucket, from, to, source, target, token, wanted] = of;
+  return std::tuple(bucket, from, to, fields(source), fields(target), token, fields(wanted));
 }
 
 // Whether each field differs between the two: a request that says less would hide what clear() forgets.
@@ -84,6 +89,8 @@ void expect_clear_makes_new(Request full) {
   EXPECT_EQ(fields(full), fields(Request()));
 }
 
+store::Wanted full_wanted() { return {.until = {}, .withdrawn = std::make_shared<std::atomic<bool>>(true)}; }
+
 TEST(Requests, AClearedGetIsAsNew) {
   GetRequest full;
   full.bucket = "bucket";
@@ -111,7 +118,8 @@ TEST(Requests, AClearedPutIsAsNew) {
                      .if_size = 3,
                      .if_without = "attribute",
                      .may_make_object = false,
-                     .announcement = std::make_shared<NoEvents>()};
+                     .announcement = std::make_shared<NoEvents>(),
+                     .wanted = full_wanted()};
   full.expected = {{Algorithm::crc32c, "sum", 0}};
   full.content_md5 = "md5";
   full.acl = {.canned = "private", .grants = std::vector<Grant>(1)};
@@ -130,6 +138,7 @@ TEST(Requests, AClearedRenameIsAsNew) {
   full.to = "to";
   full.source = full.target = full_preconditions();
   full.token = "token";
+  full.wanted = full_wanted();
   expect_clear_makes_new(full);
 }
 

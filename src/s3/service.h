@@ -70,7 +70,7 @@ struct Service {
   const auth::AccountDirectory* accounts = nullptr;  // nullptr: only the root account exists
   std::shared_ptr<AccessGeneration> access = make_access_generation();  // of cached access records
   RequestLog* request_log = nullptr;  // for buckets with logging; nullptr: logging is unavailable
-  EventQueues* events = nullptr;  // for buckets with notifications; nullptr: they are unavailable
+  EventQueues* events = nullptr;      // for buckets with notifications; nullptr: they are unavailable
   EncryptionOptions encryption{};
   // For looking a key up again after a body has arrived; nullptr: keys never change.
   const auth::CredentialStore* credentials = nullptr;
@@ -159,6 +159,7 @@ struct RenameObjectRequest {
   std::string bucket, from, to;
   Preconditions source, target;
   std::string token{};  // the client's token for repeated requests; empty: none
+  store::Wanted wanted{};
   void clear();
 };
 // Within a directory bucket. precondition_failed has the condition's name as context.

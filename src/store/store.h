@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "base/task.h"
 #include "cache/key_run.h"
 #include "memory/arena.h"
@@ -156,6 +158,22 @@ struct BucketAndDocuments {
 class Announcement;
 using AnnouncementPtr = std::shared_ptr<const Announcement>;
 
+// Whether the sender of a change still waits for it. One that has given up may have made it another way since,
+// and others upon that: a change that came late would replace theirs.
+struct Wanted {
+  Deadline until = Deadline::max();
+  std::shared_ptr<const std::atomic<bool>> withdrawn{};  // set once, by any thread; null: it is not withdrawn
+
+  // slow_down: not any more. Asked where the change is made, so nothing was done then.
+  Result<void> check() const {
+    const bool given_up = withdrawn != nullptr && withdrawn->load(std::memory_order_acquire);
+    if (given_up || (until != Deadline::max() && SteadyClock::now() >= until)) {
+      return fail(Errc::slow_down, "Its sender has given up waiting for the change.");
+    }
+    return {};
+  }
+};
+
 // Conditions on the key's current object, or for remove() on the named version. ETags without quotes; "*" matches any.
 // Empty optionals mean no condition. For a key without an object if_match is no_such_key at a commit, and remove()
 // succeeds. A delete marker meets only conditions on time and on a size of 0.
@@ -168,6 +186,7 @@ struct CommitConditions {
   std::string_view if_without{};   // appends: an attribute that the object must not have; a static string
   bool may_make_object = true;     // appends: false: quota_exceeded if there is no object to append to
   AnnouncementPtr announcement{};  // not a condition: committed with the change
+  Wanted wanted{};
 
   bool any() const { return if_match || if_none_match || if_modified_s || if_modified_us || if_size; }
 };

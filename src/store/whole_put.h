@@ -18,6 +18,7 @@ struct WholePut {
   ObjectInfo info;      // as for ObjectWriter::commit()
   memory::Chunk bytes;  // stored_size(info) bytes, at least one
   boost::asio::any_io_executor executor;
+  Wanted wanted{};
   bool more_follow = false;  // more objects follow at once and can share the sync
   // Called exactly once with the result of commit(): within put_whole(), or later on the executor.
   std::move_only_function<void(Result<ObjectInfo>&&)> then;

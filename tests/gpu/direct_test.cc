@@ -222,6 +222,39 @@ TEST_F(Direct, AWindowsEndUnmapsItBeforeItsMemoryIsFreed) {
   EXPECT_EQ(Kept().mapped, before.mapped);
 }
 
+// Its client had given up waiting for the answer, and never learned the number by which to end it.
+TEST_F(Direct, MemoryThatTheServerMapsTooLateIsUnmappedBeforeItIsFreed) {
+  OnDevice memory(mib);
+  const auto driver = memory::cuda::Driver::get(platform());
+  ASSERT_TRUE(driver);
+  const auto allocation = (*driver)->allocation(memory.address());
+  ASSERT_TRUE(allocation);
+  const auto exported = (*driver)->share(*allocation);
+  ASSERT_TRUE(exported) << exported.error().text;
+  ASSERT_TRUE(http().put("bucket", "key", random_bytes(1000, 3)));
+  const auto session = this->session();
+  const auto get = [&](const client::NativeDevice& device, std::chrono::milliseconds timeout) {
+    const MutableBytes into = device.bytes().first(1000);
+    return session->get({.bucket = "bucket", .key = "key", .into = into, .memory = &device, .timeout = timeout});
+  };
+  for (const bool asks_again : {false, true}) {
+    SCOPED_TRACE(asks_again);
+    {
+      const client::NativeDevice device(*exported, memory.address());
+      double_slow("cuIpcOpenMemHandle_v2", 600'000);
+      EXPECT_FALSE(get(device, std::chrono::milliseconds(200)));
+      double_slow("cuIpcOpenMemHandle_v2", 0);
+      if (asks_again) {
+        EXPECT_TRUE(eventually([&] { return session->ping() && get(device, std::chrono::seconds(5)).has_value(); }));
+        EXPECT_EQ(double_mapped() - before.in_driver, mib) << "mapped twice";
+      }
+    }
+    EXPECT_EQ(double_mapped(), before.in_driver);
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));  // in which the server has mapped it
+    EXPECT_EQ(double_mapped(), before.in_driver);
+  }
+}
+
 TEST_F(Direct, BatchesScatterAndGather) {
   constexpr size_t count = 300, size = 80'000, large = 5 * mib;
   OnDevice memory(count * size + large);

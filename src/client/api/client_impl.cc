@@ -39,8 +39,9 @@ using client::unless_cancelled;
 constexpr std::chrono::seconds token_rest{10};
 constexpr uint64_t part_size_min = 5 * MiB;
 
-// A change that may have happened is repeated only when making it twice is as good as once. The memory that a failed
-// PUT lent has been withdrawn by then, so the PUT cannot land after its successor.
+// A change that may have happened is repeated only when making it twice is as good as once. A PUT that failed does not
+// land after its successor: the memory that it lent has been withdrawn by then, and the server makes no change whose
+// time is over, or whose stream has ended (store::Wanted).
 bool change_may_fall_back(const ClientError& error, bool repeatable) {
   if (error.code == ErrorCode::connection_failed || error.code == ErrorCode::unsupported ||
       error.code == ErrorCode::local_error) {

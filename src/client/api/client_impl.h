@@ -173,6 +173,7 @@ class Client::Impl {
                                                  std::span<const Buffer> windows, std::span<BatchResult> results,
                                                  const BatchOptions& options, client::DeviceCopies& copies,
                                                  std::string& reason);
+  void ask_for_told(client::ManyCall& call);
   Outcome<Transfer> some_again(Many what, std::span<const client::AgainItem> which, std::span<const BatchItem> items,
                                std::span<const Buffer> windows, std::span<BatchResult> results,
                                const BatchOptions& options, client::DeviceCopies& copies);

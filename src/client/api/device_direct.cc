@@ -331,15 +331,16 @@ std::optional<Outcome<Transfer>> Client::Impl::straight_many(Many what, std::spa
   auto done = session_->many(call);
   call.answered.resize(items.size(), 0);
   if (settled && !writes) settled = client::settle(way);
-  if (!settled) {
+  if (!settled) {  // what was told before is there
     call.told = told;
-    call.answered.assign(items.size(), 0);
+    std::fill(call.answered.begin() + static_cast<ptrdiff_t>(told), call.answered.end(), 0);
     done = settled;
   }
   Transfer transfer{.door = Via::native, .device_path = way.path, .provider = session_->provider()};
   if (!done) reason = client::said(way.path, done.error().message);
+  if (!writes) ask_for_told(call);
   const auto again = client::repeatable_items(call, done, writes);
-  if (!done && again.empty()) return std::unexpected(done.error());
+  if (!done && again.empty() && (writes || call.told < items.size())) return std::unexpected(done.error());
   if (!done) device_counts_.attempt_failed(way.path);
   if (again.size() == items.size() && call.told == 0 && !writes) return std::nullopt;
   if (!again.empty()) {
@@ -354,6 +355,34 @@ std::optional<Outcome<Transfer>> Client::Impl::straight_many(Many what, std::spa
   }
   for (size_t i = 0; i < items.size(); ++i) transfer.bytes += results[i].error ? 0 : results[i].bytes;
   return transfer;
+}
+
+// Items that were told and whose answer was lost: their bytes are in their places, so only what the answer said of them
+// is asked for. Each has a result then, which is an error where nothing names the bytes that came.
+void Client::Impl::ask_for_told(client::ManyCall& call) {
+  std::vector<BatchItem> some;
+  std::vector<size_t> which;
+  for (size_t i = 0; i < call.told; ++i) {
+    if (call.answered[i] != 0 || !call.may_ask_again(i)) continue;
+    some.push_back(call.items[i]);
+    which.push_back(i);
+  }
+  if (some.empty()) return;
+  std::vector<BatchResult> found(some.size());
+  const auto asked = many(Many::head, some, {}, found, {});
+  for (size_t k = 0; k < which.size(); ++k) {
+    BatchResult& result = call.results[which[k]];
+    const std::optional<Range>& range = some[k].range;
+    result = {};
+    if (asked && !found[k].error) {
+      result = std::move(found[k]);
+      const uint64_t rest = range ? result.size - std::min(range->offset, result.size) : result.size;
+      result.bytes = range && range->length != 0 ? std::min(range->length, rest) : rest;
+    } else {
+      result.error = ErrorCode::connection_failed;
+    }
+    call.answered[which[k]] = 1;
+  }
 }
 
 // Those items go the client's own way. Of one whose first attempt may have happened the second does not tell that

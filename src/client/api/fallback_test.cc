@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <future>
+#include <stdexcept>
 #include <thread>
 
 #include "base/checksum.h"
@@ -510,6 +511,26 @@ TEST(Fallback, AFailureOfTheTokenDoorMakesItRestWhateverTheRequestWas) {
     request(*client);
     ASSERT_EQ(server.requests().size(), 3u) << "without another token";
     EXPECT_FALSE(server.requests()[2].has("x-amz-rdma-token: "));
+  }
+}
+
+// On a thread of the client's it ended the process.
+TEST(Batches, WhatInOrderThrowsIsTheCallersByAnyThread) {
+  ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "etag: \"e\"\r\n", "bytes"); });
+  ClientOptions options = options_for(server, Via::http);
+  options.async_threads = 4;
+  const auto client = Client::connect(options);
+  ASSERT_TRUE(client) << client.error().message;
+  std::vector<BatchItem> items;
+  for (size_t i = 0; i < 16; ++i) items.push_back({.bucket = "b", .key = "k", .offset = i * 5, .size = 5});
+  std::vector<BatchResult> results(items.size());
+  const Buffer window = *client->allocate(items.size() * 5);
+  for (int thrown = 0; thrown < 20; ++thrown) {
+    const auto moves = [&] {
+      return client->get_many(items, std::span(&window, 1), results,
+                              {.in_order = [](size_t) { throw std::runtime_error("the caller's"); }});
+    };
+    EXPECT_THROW((void)moves(), std::runtime_error);
   }
 }
 

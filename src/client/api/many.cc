@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <tuple>
 
 #include "client/api/client_impl.h"
@@ -191,7 +192,8 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
   std::atomic<ErrorCode> gone{};
   std::mutex mutex;
   size_t leading = told;
-  const auto work = [&] {
+  std::exception_ptr thrown;  // by `in_order`, or for want of memory
+  const auto work_on = [&] {
     std::vector<std::byte> aside;  // for items already reported: their places belong to the caller again
     for (size_t i = next++; i < items.size(); i = next++) {
       if (answered[i] == 0) {
@@ -220,9 +222,22 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
       if (options.in_order && leading != before) options.in_order(leading);
     }
   };
+  // On a helper's thread an exception would end the process: it is the caller's.
+  const auto work = [&] {
+    try {
+      work_on();
+    } catch (...) {
+      next = items.size();
+      std::lock_guard lock(mutex);
+      if (thrown == nullptr) thrown = std::current_exception();
+    }
+  };
   const size_t workers = std::min<size_t>(items.size(), options_.async_threads);
-  const auto helpers = client::start_helpers(workers == 0 ? 0 : workers - 1, work);
-  work();
+  {
+    const auto helpers = client::start_helpers(workers == 0 ? 0 : workers - 1, work);
+    work();
+  }
+  if (thrown != nullptr) std::rethrow_exception(thrown);
 }
 
 Outcome<> Client::Impl::single(Many what, const BatchItem& item, MutableBytes memory, BatchResult& result,

@@ -101,6 +101,17 @@ TEST_F(Repeat, ABatchOfRemovesWithoutAnAnswerIsNotMadeAgainByHttp) {
   EXPECT_EQ(deletes(), 0u);
 }
 
+// The first attempt was made when the server came to it, over what had been stored since.
+TEST_F(Repeat, APutThatWentByHttpIsNotMadeByTheNativeDoorWhenItsServerGoesOn) {
+  const auto put = client_->put("bucket", "p", as_bytes("bytes"));
+  ASSERT_TRUE(put) << put.error().message;
+  EXPECT_EQ(put->transfer.door, Via::http);
+  let_go_.set_value();
+  EXPECT_FALSE(reader_.get());
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(session_->ping());  // by then it has looked at each of its links
+  EXPECT_FALSE(native_.store.contains("bucket", "p"));
+}
+
 // The rule applies to one door only: a repeatable request goes on by HTTP.
 TEST_F(Repeat, AHeadWithoutAnAnswerIsAskedAgainByHttp) {
   (void)client_->head("bucket", "k");

@@ -74,6 +74,12 @@ Result<wire::Device> NativeDevice::described(fabric::Link& link, const Files& fi
 }
 
 NativeDevice::~NativeDevice() {
+  for (const Unanswered& one : unanswered_) {
+    const auto streams = one.streams.lock();
+    if (streams == nullptr) continue;
+    const auto number = one.stream->late_device(one.request, deadline_in(driver_patience), /*forget=*/true);
+    if (number && *number != 0) shares_.push_back({one.streams, one.stream, *number});
+  }
   for (const Share& share : shares_) {
     const auto streams = share.streams.lock();
     if (streams == nullptr || share.stream->broken()) continue;
@@ -96,6 +102,11 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   std::erase_if(shares_, [](const Share& share) { return share.streams.expired(); });
   const auto known = std::ranges::find(shares_, &stream, &Share::stream);
   if (known != shares_.end()) return known->number;
+  std::erase_if(unanswered_, [](const Unanswered& one) { return one.streams.expired(); });
+  if (const uint64_t number = late_number(stream); number != 0) {
+    shares_.push_back({streams.weak_from_this(), &stream, number});
+    return number;
+  }
   if (by_handle() ? !streams.takes_handles(exported_.platform) : !streams.takes_descriptors(exported_.platform)) {
     return fail(Errc::unsupported, by_handle() ? "native: the server takes no handles of such memory"
                                                : "native: the server takes no descriptors of memory");
@@ -103,7 +114,7 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   if (SteadyClock::now() < refused_until_) {
     return fail(Errc::unsupported, "native: the server has refused this memory");
   }
-  const auto number = share_on(stream, deadline);
+  const auto number = share_on(streams, stream, deadline);
   if (!number) {
     refused_until_ = deadline_in(number.error() == Errc::slow_down ? rest_when_full : rest_after_refusal);
     return fail(Errc::unsupported, "native: the server maps no such memory");
@@ -112,8 +123,18 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   return *number;
 }
 
+// 0: no answer has come since, or the server does not have it.
+uint64_t NativeDevice::late_number(NativeStream& stream) const {
+  const auto one = std::ranges::find(unanswered_, &stream, &Unanswered::stream);
+  if (one == unanswered_.end()) return 0;
+  const auto number = stream.late_device(one->request, Deadline::min(), /*forget=*/false);
+  if (!number) return 0;
+  unanswered_.erase(one);
+  return *number;
+}
+
 // The descriptors are open here for no longer than the server's answer takes.
-Result<uint64_t> NativeDevice::share_on(NativeStream& stream, Deadline deadline) const {
+Result<uint64_t> NativeDevice::share_on(NativeStreams& streams, NativeStream& stream, Deadline deadline) const {
   VB_ASSIGN(const Files open, files());
   for (auto pause = first_pause;; pause *= 2) {
     DeviceCall call;
@@ -127,6 +148,7 @@ Result<uint64_t> NativeDevice::share_on(NativeStream& stream, Deadline deadline)
     };
     auto done = stream.run(call, prepare);
     if (done) return call.number;
+    if (done.error() == Errc::timed_out) unanswered_.push_back({streams.weak_from_this(), &stream, call.request});
     if (done.error() != Errc::slow_down || pause > last_pause || deadline_in(pause) >= deadline) {
       return std::unexpected(std::move(done).error());
     }

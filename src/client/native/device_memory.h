@@ -45,16 +45,24 @@ class NativeDevice final : public NativeMemory {
     NativeStream* stream = nullptr;
     uint64_t number = 0;
   };
+  // Given up before its answer: the server may map it all the same.
+  struct Unanswered {
+    std::weak_ptr<NativeStreams> streams;
+    NativeStream* stream = nullptr;
+    uint64_t request = 0;
+  };
   using Files = std::vector<Fd>;
   Result<Files> files() const;
   Result<native::wire::Device> described(fabric::Link& link, const Files& files) const;
-  Result<uint64_t> share_on(NativeStream& stream, Deadline deadline) const;
+  Result<uint64_t> share_on(NativeStreams& streams, NativeStream& stream, Deadline deadline) const;
+  uint64_t late_number(NativeStream& stream) const;
 
   const memory::cuda::Exported exported_;
   const Pieces pieces_;  // empty: an allocation by its handle
   const uint64_t begin_;
   mutable std::mutex mutex_;
   mutable std::vector<Share> shares_;
+  mutable std::vector<Unanswered> unanswered_;
   mutable Deadline refused_until_{};
 };
 

@@ -31,6 +31,12 @@ class ManyRun {
       : streams_(streams), call_(call), deadline_(deadline_in(call.timeout)) {
     call_.answered.resize(call_.items.size(), 0);
   }
+  // What `in_order` throws, or want of memory, leaves messages in flight: their streams know them, and the server their
+  // windows in the caller's memory.
+  ~ManyRun() {
+    for (const auto& message : messages_) message->withdraw();
+  }
+  ManyRun(const ManyRun&) = delete;
 
   Result<void> run() {
     distribute();
@@ -97,6 +103,7 @@ class ManyRun {
     for (ManyQueue& queue : queues_) {
       while (outcome_ && !queue.items.empty() && has_turn(queue) && !waits_for_lease()) {
         auto message = std::make_unique<ManyMessage>(call_, queue);
+        messages_.reserve(messages_.size() + 1);  // once it is posted, nothing may fail
         message->type = call_.type;
         message->deadline = deadline_;
         const auto prepare = [&](NativeStream::Body& body) { return message->prepare(body); };
@@ -164,7 +171,9 @@ class ManyRun {
     const size_t before = call_.told;
     size_t& leading = call_.told;
     while (leading < here_.size() && (here_[leading] != 0 || call_.answered[leading] != 0)) ++leading;
-    if (leading != before) call_.in_order(leading);
+    if (leading == before) return;
+    for (const auto& message : messages_) message->note_told(leading);
+    call_.in_order(leading);
   }
 
   NativeStreams& streams_;

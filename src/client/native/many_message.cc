@@ -351,17 +351,53 @@ void ManyMessage::note_unfinished() {
   }
 }
 
-Result<void> ManyMessage::settle() {
-  if (device.unfinished) note_unfinished();
-  for (auto& block : blocks_) queue_.stream->release(std::move(block), outcome.has_value());
+void ManyMessage::release_blocks(bool reusable) {
   for (Window& window : windows_) window.staged.reset();
   progress_.reset();
-  for (const Check& check : checks_) {
-    const BatchItem& item = call_.items[check.item];
-    BatchResult& result = call_.results[check.item];
-    Digest digest(check.algorithm);
-    digest.update(Bytes(call_.windows[item.window]).subspan(item.offset, result.bytes));
-    if (digest.finish() != check.digest) result.error = ErrorCode::checksum_mismatch;
+  for (auto& block : blocks_) queue_.stream->release(std::move(block), reusable);
+  blocks_.clear();
+}
+
+void ManyMessage::withdraw() {
+  queue_.stream->abandon(*this);
+  release_blocks(false);
+}
+
+void ManyMessage::note_told(size_t leading) {
+  if (!call_.verify || !tells_arrived()) return;
+  for (; noted_ < items_.size() && items_[noted_] < leading; ++noted_) {
+    const uint32_t index = items_[noted_];
+    if (was_told(index)) continue;
+    const BatchItem& item = call_.items[index];
+    const Bytes place = Bytes(call_.windows[item.window]).subspan(item.offset, item.size);
+    Digest crc32c(Algorithm::crc32c), crc64nvme(Algorithm::crc64nvme);
+    crc32c.update(place);
+    crc64nvme.update(place);
+    early_.push_back({index, crc32c.finish(), crc64nvme.finish()});
+  }
+}
+
+// Of an item that was reported before its answer came, by what was taken then. True where that is not known: an object
+// smaller than its place, or with another algorithm's checksum.
+bool ManyMessage::check(const Check& one) const {
+  const BatchItem& item = call_.items[one.item];
+  const uint64_t bytes = call_.results[one.item].bytes;
+  if (one.item < call_.told) {
+    const auto early = std::ranges::lower_bound(early_, one.item, {}, &EarlyDigests::item);
+    if (early == early_.end() || early->item != one.item || bytes != item.size) return true;
+    if (one.algorithm == Algorithm::crc32c) return early->crc32c == one.digest;
+    return one.algorithm != Algorithm::crc64nvme || early->crc64nvme == one.digest;
+  }
+  Digest digest(one.algorithm);
+  digest.update(Bytes(call_.windows[item.window]).subspan(item.offset, bytes));
+  return digest.finish() == one.digest;
+}
+
+Result<void> ManyMessage::settle() {
+  if (device.unfinished) note_unfinished();
+  release_blocks(outcome.has_value());
+  for (const Check& one : checks_) {
+    if (!check(one)) call_.results[one.item].error = ErrorCode::checksum_mismatch;
   }
   for (size_t i = 0; i < answered_; ++i) call_.answered[items_[i]] = 1;
   for (size_t i = items_.size(); i > answered_; --i) {

@@ -35,6 +35,11 @@ class ManyMessage final : public NativeCall {
 
   // Called after the call is done. Items without an answer go back to the queue.
   Result<void> settle();
+  // In place of settle(), for a call that is given up.
+  void withdraw();
+  // The items before `leading` are about to be reported, and their places to be the caller's again: takes checksums of
+  // those whose answer is still to come.
+  void note_told(size_t leading);
   ManyQueue& queue() { return queue_; }
   // Number of leading items that have arrived so far, where that was requested.
   size_t arrived() const;
@@ -60,6 +65,13 @@ class ManyMessage final : public NativeCall {
     Algorithm algorithm;
     std::string digest;
   };
+  // Of a whole place, by the algorithms that objects have without being asked for one: which it is says the answer.
+  struct EarlyDigests {
+    uint32_t item;
+    std::string crc32c, crc64nvme;
+  };
+  bool check(const Check& one) const;
+  void release_blocks(bool reusable);
   bool is_get() const { return call_.type == native::wire::Type::get_many; }
   bool is_put() const { return call_.type == native::wire::Type::put_many; }
   bool in_message(const BatchItem& item) const;
@@ -82,6 +94,8 @@ class ManyMessage final : public NativeCall {
   std::vector<uint64_t> staged_at_;
   std::vector<Window> windows_;
   std::vector<Check> checks_;
+  std::vector<EarlyDigests> early_;  // in the order of items_
+  size_t noted_ = 0;                 // of items_, by note_told()
   std::vector<StagingBlock> blocks_;
   StagingBlock progress_;
   size_t answered_ = 0;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <random>
+#include <stdexcept>
 
 #include "client/native/dial.h"
 #include "client/native/match.h"
@@ -375,6 +376,98 @@ TEST(NativeManyInOrder, WhatTheCallerWasToldOfHasNoResultOfOtherBytesWhenTheSess
   EXPECT_EQ(results[by_etag].bytes, size);
   EXPECT_EQ(results[by_etag].etag, etags[by_etag]);
   EXPECT_EQ(as_text(window), std::string(count * size, 'u')) << "the caller's places were written again";
+}
+
+// A session whose link can be held, and objects with checksums.
+class HeldMany : public testing::Test {
+ protected:
+  static constexpr size_t count = 8, size = 1000;
+  void SetUp() override {
+    NativeOptions options = server_.options();
+    options.providers = {"local"};
+    options.dial = [this, dial = make_native_dial(options)](
+                       const NativeEndpoint& endpoint,
+                       const SessionTerms& terms) -> Result<std::unique_ptr<fabric::Link>> {
+      VB_ASSIGN(auto link, dial(endpoint, terms));
+      return std::make_unique<HeldLink>(std::move(link), link_);
+    };
+    auto session = NativeSession::open(options);
+    ASSERT_TRUE(session) << describe(session.error());
+    session_ = std::move(*session);
+    for (size_t i = 0; i < count; ++i) keys_.push_back("k" + std::to_string(i));
+    for (size_t i = 0; i < count; ++i) {
+      items_.push_back({.bucket = "bucket", .key = keys_[i], .offset = i * size, .size = size});
+    }
+    memory_ = *session_->allocate(count * size);
+    window_ = memory_->bytes().first(count * size);
+    std::ranges::fill(window_, std::byte{'s'});
+    ManyCall put = call(wire::Type::put_many);
+    put.checked = true;
+    ASSERT_TRUE(run(put));
+    std::ranges::fill(window_, std::byte{0});
+  }
+  ManyCall call(wire::Type type) {
+    ManyCall call;
+    call.type = type;
+    call.items = items_;
+    call.windows = std::span(&window_, 1);
+    call.results = results_;
+    return call;
+  }
+  Result<void> run(ManyCall& call) {
+    return session_->with_streams(true, [&](NativeStreams& streams) { return run_many(streams, call); });
+  }
+
+  NativeTestServer server_{{.cores = 1}};
+  std::shared_ptr<std::atomic<HeldLink::State>> link_ = std::make_shared<std::atomic<HeldLink::State>>(HeldLink::open);
+  std::unique_ptr<NativeSession> session_;
+  std::vector<std::string> keys_;
+  std::vector<BatchItem> items_;
+  std::vector<BatchResult> results_ = std::vector<BatchResult>(count);
+  std::shared_ptr<NativeMemory> memory_;
+  MutableBytes window_;
+};
+
+// What the caller had put there since was taken for the object's bytes, and did not match its checksum.
+TEST_F(HeldMany, AReportedPlaceThatItsCallerUsesAgainIsNotTakenForADamagedObject) {
+  for (const bool reuses : {true, false}) {
+    ManyCall get = call(wire::Type::get_many);
+    get.verify = true;
+    size_t told = 0;
+    get.in_order = [&](size_t n) {
+      if (reuses) std::ranges::fill(window_.first(n * size), std::byte{'u'});
+      told = n;
+      if (n == count) *link_ = HeldLink::open;
+    };
+    *link_ = HeldLink::held;
+    const auto done = run(get);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_EQ(told, count);
+    for (const BatchResult& result : results_) {
+      EXPECT_FALSE(result.error) << to_string(*result.error);
+      EXPECT_EQ(result.bytes, size);
+    }
+  }
+}
+
+// The messages in flight were forgotten by their owner alone: the stream handed it their answers.
+TEST_F(HeldMany, AnAnswerThatComesAfterTheCallerHasThrownGoesToNobody) {
+  ManyCall get = call(wire::Type::get_many);
+  get.in_order = [](size_t) { throw std::runtime_error("the caller's"); };
+  get.timeout = std::chrono::seconds(5);
+  for (BatchResult& result : results_) result = {};
+  *link_ = HeldLink::held;
+  const size_t more_than_credits = session_->credits() + 5;
+  for (size_t i = 0; i < more_than_credits; ++i) {
+    get.told = 0;
+    ASSERT_THROW((void)run(get), std::runtime_error) << i << ": no credit has come back";
+  }
+  *link_ = HeldLink::open;
+  ASSERT_TRUE(session_->ping());
+  for (const BatchResult& result : results_) EXPECT_EQ(result.etag, "");
+  get = call(wire::Type::get_many);  // the session is as good as before
+  ASSERT_TRUE(run(get));
+  for (const BatchResult& result : results_) EXPECT_EQ(result.bytes, size);
 }
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, NativeManyTest, testing::Values("local", "tcp"));

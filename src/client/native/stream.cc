@@ -3,8 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <iterator>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "client/trace_scope.h"
 #include "fabric/device.h"
 #include "native/wire/batch.h"
+#include "native/wire/device.h"
 #include "native/wire/watch.h"
 
 namespace verbena::client {
@@ -111,6 +114,13 @@ bool NativeStream::is_done(NativeCall& call) {
   return leave(lock, call);
 }
 
+void NativeStream::abandon(NativeCall& call) {
+  Lock lock = enter();
+  if (!call.done) finish(call, fail(Errc::cancelled, "native: given up by the caller"), Answer::missing);
+  fire(lock);
+  leave(lock, call);
+}
+
 // Whether the call is done. Then it is its caller's again, who waits for a device that is still at work on it, and no
 // other thread does.
 bool NativeStream::leave(Lock& lock, NativeCall& call) {
@@ -170,7 +180,12 @@ Result<void> NativeStream::take_turn(Lock& lock, const NativeCall& call) {
 Result<void> NativeStream::write(Lock& lock, NativeCall& call, const Prepare& prepare) {
   wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
   Body body{out, *link_, staging_};
-  auto prepared = prepare(body);
+  Result<void> prepared;
+  try {
+    prepared = prepare(body);
+  } catch (const std::bad_alloc&) {  // the call would stay in its slot
+    prepared = fail(Errc::out_of_memory, "native: no memory for a request");
+  }
   if (prepared && !out.ok()) prepared = fail(Errc::unsupported, "native: request exceeds a message");
   if (prepared) {
     add_trace(call, body);
@@ -290,7 +305,7 @@ void NativeStream::lead(Lock& lock, Until until, Deadline awake_by) {
   while (!until() && !broken_) {
     const uint64_t before = received_;
     poll_once();
-    if (!unwanted_.empty()) [[unlikely]]
+    if (!unwanted_.empty() || !late_devices_.empty()) [[unlikely]]
       end_unwanted(lock);
     if (!finished_.empty()) fire(lock);
     // Polls again at once, but not for longer than a nap: other threads have deadlines and cancellations, and need the
@@ -363,27 +378,85 @@ void NativeStream::receive(Bytes message) {
   }
 }
 
-// Handles the answer to an abandoned request. If it began a watch, the watch must be ended.
+// Handles the answer to an abandoned request. If it began a watch, the watch must be ended; what it says of a device's
+// memory is kept for its owner.
 void NativeStream::receive_late(const wire::Header& header, Bytes body) {
+  if (header.type == (static_cast<uint8_t>(wire::Type::device) | wire::reply_bit)) {
+    return receive_late_device(header.request, body);
+  }
   if (header.type != (static_cast<uint8_t>(wire::Type::watch) | wire::reply_bit)) return;
   if (const auto begun = wire::decode_watch_started(body); begun && unwanted_.size() < wire::stream_watches_max) {
     unwanted_.push_back(begun->watch);
   }
 }
 
+void NativeStream::receive_late_device(uint64_t request, Bytes body) {
+  const auto given_up = std::ranges::find(late_devices_, request, &LateDevice::request);
+  if (given_up == late_devices_.end()) return;
+  const auto code = wire::decode_error(body);
+  const auto shared = code && *code == Errc::ok ? wire::decode_device_shared(body) : std::nullopt;
+  given_up->answered = true;
+  given_up->number = shared ? shared->number : 0;
+  if (given_up->number == 0 && given_up->unwanted) late_devices_.erase(given_up);
+}
+
+Result<uint64_t> NativeStream::late_device(uint64_t request, Deadline until, bool forget) {
+  Lock lock = enter();
+  const auto find = [&] { return std::ranges::find(late_devices_, request, &LateDevice::request); };
+  const auto come = [&] {
+    const auto found = find();
+    return found == late_devices_.end() || found->answered || SteadyClock::now() >= until;
+  };
+  while (!broken_ && !come()) {
+    if (led_) {
+      lock.unlock();
+      sched_yield();
+      lock.lock();
+      continue;
+    }
+    led_ = true;
+    lead(lock, come, until);
+    pass_lead();
+  }
+  fire(lock);
+  const auto found = find();
+  if (broken_ || found == late_devices_.end()) return 0;
+  if (!found->answered) {
+    found->unwanted = forget;
+    return fail(Errc::would_block, "native: no answer yet");
+  }
+  const uint64_t number = found->number;
+  late_devices_.erase(found);
+  return number;
+}
+
 // Must not run inside a poll: a message that waits to be sent occupies the buffer.
 void NativeStream::end_unwanted(Lock& lock) {
   if (buffer_waits_) return;
-  for (const uint64_t watch : std::exchange(unwanted_, {})) {
-    if (broken_ || buffer_waits_) return;
-    CodeCall end;
-    end.type = wire::Type::watch_end;
-    end.request = ~uint64_t{0};  // no slot: the answer is ignored
-    end.deadline = deadline_in(end_patience);
-    wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
-    encode(out, wire::WatchEnd{.watch = watch});
-    (void)transmit(lock, end, 0, out.size());  // if lost, the server ends the unused watch by itself
+  for (const uint64_t watch : std::exchange(unwanted_, {})) send_end(lock, wire::Type::watch_end, watch);
+  const auto ends = [](const LateDevice& one) { return one.unwanted && one.answered; };
+  for (auto one = std::ranges::find_if(late_devices_, ends); one != late_devices_.end();
+       one = std::ranges::find_if(late_devices_, ends)) {
+    const uint64_t number = one->number;
+    late_devices_.erase(one);
+    send_end(lock, wire::Type::device_end, number);
   }
+}
+
+// Its answer is ignored. If it is lost, a watch ends by itself, unused, and a device's memory with the session.
+void NativeStream::send_end(Lock& lock, wire::Type type, uint64_t number) {
+  if (broken_ || buffer_waits_) return;
+  CodeCall end;
+  end.type = type;
+  end.request = ~uint64_t{0};  // no slot
+  end.deadline = deadline_in(end_patience);
+  wire::Writer out(MutableBytes(buffer_).subspan(wire::header_size, message_size_max_ - wire::frame_size));
+  if (type == wire::Type::watch_end) {
+    encode(out, wire::WatchEnd{.watch = number});
+  } else {
+    encode(out, wire::DeviceEnd{number});
+  }
+  (void)transmit(lock, end, 0, out.size());
 }
 
 void NativeStream::end_watch(uint64_t watch) {
@@ -399,6 +472,7 @@ void NativeStream::finish(NativeCall& call, Result<void> outcome, Answer answer)
   // From here on nothing lands in the caller's memory. Without an answer, an operation may still be running.
   if (call.lent != nullptr && answer == Answer::missing) call.lent->revoke();
   if (!is_at_work(call)) call.lent.reset();
+  if (answer == Answer::missing && call.type == wire::Type::device) late_devices_.push_back({.request = call.request});
   free_slot(call);
   call.done = true;
   if (call.asynchronous) {
@@ -427,7 +501,21 @@ void NativeStream::expire(Deadline now) {
   }
   // Withdrawing a window may have closed the link's connections: a poll shows it now.
   if (revoked && !broken_) poll_once();
-  if (broken_) break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
+  if (!broken_) return;
+  say_bye_at_once();
+  break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
+}
+
+// To a server that may only be slow: what it has not done yet of this stream's changes it does not do any more, while
+// their callers go another way. The message that is being sent, if any, keeps the stream's buffer.
+void NativeStream::say_bye_at_once() {
+  std::array<std::byte, wire::frame_size> message;
+  const wire::Header bye{.type = static_cast<uint8_t>(wire::Type::bye),
+                         .session = setup_.session,
+                         .sequence = ++last_sequence_,
+                         .timeout_ms = 1};
+  const size_t size = wire::seal(setup_.keys.to_server, bye, message);
+  (void)link_->send(Bytes(message).first(size));
 }
 
 void NativeStream::break_off(Error why) {

@@ -54,6 +54,9 @@ class NativeStream {
   // Polls until the call is done or `until` is reached; does not poll while another thread does. True if it is done.
   bool drive(NativeCall& call, Deadline until);
   bool is_done(NativeCall& call);
+  // For a caller that cannot wait for a call that it has posted: ends it as a timeout does, if it is not done. The
+  // answer is ignored, and what was lent is withdrawn when this returns.
+  void abandon(NativeCall& call);
   // Sends; the completion comes later, or, when sending fails, before this returns.
   void start(std::unique_ptr<AsyncCall> call, const Prepare& prepare);
 
@@ -64,6 +67,11 @@ class NativeStream {
 
   // Sends a WATCH_END without waiting for its answer.
   void end_watch(uint64_t watch);
+
+  // The memory of a device whose DEVICE, of that request, was given up before its answer: the number by which the
+  // server knows it since, once. Waits for the answer until then. 0: the server does not have it; would_block: there is
+  // no answer yet. With `forget` this is the last question: what the answer names is ended when it comes.
+  Result<uint64_t> late_device(uint64_t request, Deadline until, bool forget);
 
   Result<StagingBlock> allocate(size_t size);
   void release(StagingBlock block, bool reusable);
@@ -93,6 +101,9 @@ class NativeStream {
   void poll_once();
   void receive(Bytes message);
   void receive_late(const native::wire::Header& header, Bytes body);
+  void receive_late_device(uint64_t request, Bytes body);
+  void send_end(Lock& lock, native::wire::Type type, uint64_t number);
+  void say_bye_at_once();
   void end_unwanted(Lock& lock);
   enum class Answer { came, missing };
   void finish(NativeCall& call, Result<void> outcome, Answer answer);
@@ -127,6 +138,12 @@ class NativeStream {
   std::condition_variable buffer_free_;
   // Watches on the server without a user here, still to be ended.
   std::vector<uint64_t> unwanted_;
+  // DEVICEs that were given up, and devices' memory whose owner is gone, to be ended.
+  struct LateDevice {
+    uint64_t request = 0, number = 0;
+    bool answered = false, unwanted = false;
+  };
+  std::vector<LateDevice> late_devices_;
   uint64_t last_sequence_ = 0;
   native::wire::ReplayWindow seen_;
   uint64_t received_ = 0;

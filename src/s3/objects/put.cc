@@ -115,7 +115,8 @@ Task<Result<PutReply>> put_object(Service& service, const Call& call, PutRequest
   if (request.append && received == 0) {
     co_return fail(Errc::invalid_request, "Request body cannot be empty when 'write offset' is specified.");
   }
-  BoundClaim claim;  // before rights are judged again: it may have to wait
+  VB_CO_TRY(request.conditions.wanted.check());  // before others' objects are evicted for it
+  BoundClaim claim;                              // before rights are judged again: it may have to wait
   if (access.bound != nullptr) {
     VB_CO_ASSIGN(claim, co_await claim_for(service, access, request, received));
   }

@@ -79,6 +79,7 @@ PutNowOutcome put_now(Service& service, const Call& call, PutNow& put) {
   whole.info.attributes = std::move(plan->attributes);
   whole.bytes = std::move(put.bytes);
   whole.executor = std::move(put.executor);
+  whole.wanted = std::move(put.wanted);
   whole.more_follow = put.more_follow;
   whole.then = std::move(put.then);
   if (have.access->bound != nullptr) {

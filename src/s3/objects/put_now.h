@@ -17,6 +17,7 @@ struct PutNow {
   std::vector<store::Checksum> expected{};
   memory::Chunk bytes{};
   boost::asio::any_io_executor executor{};
+  store::Wanted wanted{};
   bool more_follow = false;  // as in WholePut
   // Called exactly once with the result of put_object(): within put_now(), or later on the executor.
   std::move_only_function<void(Result<store::ObjectInfo>&&)> then{};

@@ -81,6 +81,7 @@ Task<Result<void>> rename_object(Service& service, const Call& caller, RenameObj
   const std::string bucket = request.bucket;
   const auto asked = std::make_shared<const RenameObjectRequest>(std::move(request));
   rename.judge = [&service, asked](store::ObjectInfo& source, const store::ObjectInfo* target) -> Result<void> {
+    VB_TRY(asked->wanted.check());
     if (auto met = check_preconditions(asked->source, source); !met) return unmet(met.error(), true);
     VB_TRY(check_target(asked->target, target));
     if (asked->from == asked->to) return {};

@@ -147,7 +147,9 @@ Plan make_plan(Base base, const std::vector<AppendingPtr>& group) {
   plan.base_id = base.id;
   Growing object{base.id != 0, std::move(base.info)};
   for (const AppendingPtr& one : group) {
-    if (auto sound = check(object, *one); !sound) {
+    Result<void> sound = one->conditions.wanted.check();
+    if (sound) sound = check(object, *one);
+    if (!sound) {
       one->outcome = std::unexpected(sound.error());
       continue;
     }
@@ -271,6 +273,10 @@ Result<void> judge_append(Transaction& transaction, AppendJob& job) {
   const bool ended = has_ended(job, current);
   if ((current && !ended ? current->id : 0) != job.plan.base_id)
     return fail(Errc::conditional_conflict, "append: changed");
+  // The next attempt leaves those out that were given up.
+  for (const AppendingPtr& one : job.plan.accepted) {
+    if (!one->conditions.wanted.check()) return fail(Errc::conditional_conflict, "append: not wanted");
+  }
   return replace_head(transaction, job, current, ended, job.plan);
 }
 
@@ -288,6 +294,7 @@ Result<void> check_sealed_under(const AppendJob& job, const std::optional<Object
 
 // For bytes that are written already: adds one part to the current object, whichever that is.
 Result<void> judge_large_append(Transaction& transaction, AppendJob& job) {
+  VB_TRY(job.plan.accepted.front()->conditions.wanted.check());
   VB_ASSIGN(const auto current, find_object(transaction, *job.bucket, job.key));
   const bool ended = has_ended(job, current);
   const bool there = current && !ended;

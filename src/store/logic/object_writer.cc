@@ -21,6 +21,7 @@ struct Put {
 };
 
 Result<void> judge_put(Transaction& transaction, Put& put) {
+  VB_TRY(put.conditions.wanted.check());
   VB_ASSIGN(BucketRecord bucket, check_bucket(transaction, *put.bucket));
   VB_ASSIGN(auto current, find_object(transaction, *put.bucket, put.key));
   VB_TRY(check_conditions(*put.bucket, current, put.conditions));
@@ -84,6 +85,7 @@ class StoreObjectWriter final : public ObjectWriter {
 
   Task<Result<ObjectInfo>> commit(ObjectInfo info, CommitConditions conditions) override {
     if (std::exchange(committed_, true)) co_return fail(Errc::invalid_argument, "writer: already committed");
+    VB_CO_TRY(conditions.wanted.check());
     const uint64_t size = whole_ ? whole_->bytes.size() : bytes_ ? bytes_->size() : 0;
     if (stored_size(info) != size)
       co_return fail(Errc::incomplete_body, "writer: the size differs from what was appended");
@@ -134,6 +136,10 @@ std::unique_ptr<ObjectWriter> make_object_writer(std::shared_ptr<Context> contex
 // The steps of StoreObjectWriter for a single chunk, as far as they do not wait.
 bool put_whole(Context& context, std::shared_ptr<const Bucket> bucket, WholePut& put) {
   if (stored_size(put.info) != put.bytes.bytes.size()) return false;
+  if (auto wanted = put.wanted.check(); !wanted) {
+    put.then(std::unexpected(wanted.error()));
+    return true;
+  }
   if (auto stored = put_early(context, bucket, put.key, put.info, put.bytes)) {
     put.then(std::move(*stored));
     return true;
@@ -142,7 +148,8 @@ bool put_whole(Context& context, std::shared_ptr<const Bucket> bucket, WholePut&
   BlobRef blob;
   auto bytes = context.blobs->create_whole(*bucket, put.bytes.bytes, blob);
   if (bytes == nullptr) return false;
-  Commit last = commit_change({std::move(bucket), std::string(put.key), {}, std::move(put.info), blob}, bytes);
+  Commit last = commit_change(
+      {std::move(bucket), std::string(put.key), {.wanted = std::move(put.wanted)}, std::move(put.info), blob}, bytes);
   last.change.more_follow = put.more_follow;
   auto told = [object = std::move(last.put), bytes = std::move(bytes),
                then = std::move(put.then)](Result<void> done) mutable {

@@ -233,6 +233,7 @@ Result<void> outcome_of(const Removal& removal, const Result<void>& committed) {
 
 Change removal_change(std::shared_ptr<Removal> removal) {
   auto judge = [removal](Transaction& transaction) -> Result<void> {
+    VB_TRY(removal->request.conditions.wanted.check());
     VB_ASSIGN(const BucketRecord bucket, check_bucket(transaction, *removal->bucket));
     VB_TRY(BoundCheck().of(transaction, bucket, *removal));
     return judge_removal(transaction, *removal, bucket);
