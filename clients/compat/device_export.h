@@ -10,7 +10,7 @@ namespace verbena::compat {
 class DeviceExport {
  public:
   // Throws FabricFault: it is not one device's memory, the driver exports none, or the device's later work is not sure
-  // to see what others have written: nobody says here when a transfer has ended.
+  // to see what others have written: no call says here when a transfer has ended.
   DeviceExport(void* memory, size_t size);
   ~DeviceExport();
   DeviceExport(const DeviceExport&) = delete;

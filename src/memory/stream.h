@@ -25,8 +25,8 @@ class Source {
   // signature, chunk signatures, trailers); a violation is the error of the call that detects it, and the caller must
   // then store nothing.
   virtual Task<Result<size_t>> read(MutableBytes into) = 0;
-  // Whether a device brings the bytes that read() asks for, while the core is free for other work: then the next piece is
-  // asked for before the last one is digested and stored.
+  // Whether a device brings the bytes that read() asks for, while the core is free for other work: then the next piece
+  // is asked for before the last one is digested and stored.
   virtual bool by_device() const { return false; }
   // Bytes that the peer has sent, those of a read() that failed among them. 0: not known.
   virtual uint64_t arrived() const { return 0; }

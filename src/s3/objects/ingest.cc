@@ -112,9 +112,9 @@ class PiecesAhead {
               uint64_t size)
       : executor_(std::move(executor)), arena_(arena), share_(share), body_(body), size_(size) {}
 
-  // Not worth its wakes for less.
+  // In smaller pieces a body gains nothing: each is a wake.
   static bool pays(const memory::Source& body, std::optional<uint64_t> size) {
-    return size && *size >= 2 * piece_min && body.by_device();
+    return size && *size >= 2 * memory::Budget::chunk_max && body.by_device();
   }
   // Digested.
   Task<Result<memory::Chunk>> next(BodyDigests& digests, bool& end, RequestTrace* trace) {
@@ -146,14 +146,7 @@ class PiecesAhead {
   }
 
  private:
-  static constexpr size_t piece_min = 256 * KiB;
-
-  // Four pieces of a body at least, so that there is something to overlap.
-  size_t next_size() {
-    const uint64_t left = size_ - asked_;
-    const auto most = static_cast<size_t>(std::clamp<uint64_t>(size_ / 4, piece_min, memory::Budget::chunk_max));
-    return next_read(left, 0, std::min({share_.offer(), memory::Arena::class_size(most)}));
-  }
+  size_t next_size() { return next_read(size_ - asked_, 0, share_.offer()); }
   void ask_for(memory::Lease lease) {
     asked_ += std::min<uint64_t>(lease.size(), size_ - asked_);
     ahead_.emplace(executor_, read_piece(body_, std::move(lease)));
