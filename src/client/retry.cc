@@ -18,7 +18,8 @@ bool is_unsure(const ClientError& error) {
 
 bool may_have_happened(const ClientError& error) {
   return error.code == ErrorCode::outcome_unknown || error.code == ErrorCode::timed_out ||
-         error.code == ErrorCode::server_error || error.code == ErrorCode::malformed_reply || is_unsure(error);
+         error.code == ErrorCode::server_error || error.code == ErrorCode::insufficient_storage ||
+         error.code == ErrorCode::malformed_reply || is_unsure(error);
 }
 
 bool may_have_happened(const Error& error) {
@@ -32,7 +33,6 @@ bool nothing_was_done(const ClientError& error) {
       return !is_unsure(error);
     case ErrorCode::unsupported:
     case ErrorCode::local_error:
-    case ErrorCode::insufficient_storage:
       return true;
     default:
       return false;

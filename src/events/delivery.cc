@@ -157,6 +157,9 @@ void Delivery::loop() {
 }
 
 bool Delivery::has_work() {
+  // A new leader does not wait for what it had rested before: the last one may have left events that it has not seen.
+  const uint64_t term = options_.on_duty();
+  if (term != 0 && std::exchange(looked_in_, term) != term) next_look_ = {};
   if (SteadyClock::now() >= next_look_) {
     const auto began = SteadyClock::now();
     const auto backlog = run_task(io_, store_.event_backlog(name_));

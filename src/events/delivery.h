@@ -113,6 +113,7 @@ class Delivery {
   std::map<uint64_t, Course> courses_;  // by bucket, of those with events
   size_t held_bytes_ = 0;               // of all their pages
   uint64_t term_ = 0;                   // the leader's term in which the pages were read
+  uint64_t looked_in_ = 0;              // the last term at whose beginning it was looked for what waits
   uint64_t reached_ = 0;                // the last bucket served: others come next
   bool failing_ = false;
   SteadyClock::time_point next_look_{};

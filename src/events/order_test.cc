@@ -193,12 +193,12 @@ TEST_F(OrderTest, WhatWasReadInAnEarlierTimeOnDutyIsNotTold) {
   EXPECT_EQ(all, (Texts{"1", "2", "3", "11"}));
 }
 
-// One that was frozen for a minute while it counted, and became the leader, did not look for ten minutes: what other
-// servers had left waited for so long.
+// One that was frozen for a minute while it counted did not look for ten minutes: what other servers had left waited for
+// so long.
 TEST(LookPause, AServerThatWasFrozenWhileItCountedLooksAgainSoon) {
   EXPECT_EQ(pause_after_look(1000ms, 1ms), 1s);
   EXPECT_EQ(pause_after_look(1000ms, 500ms), 5s);
-  EXPECT_EQ(pause_after_look(1000ms, 69s), 10s);
+  EXPECT_EQ(pause_after_look(1000ms, 69s), 138s) << "a third of the time";
 }
 
 TEST(TargetGate, NothingIsWrittenIntoAFile) {

@@ -1,7 +1,8 @@
 // The keys that were evicted last, by their hashes: whether a new one has been here. A table of small sets without
 // pointers, in each of which a new hash takes the place of the oldest. So a hash is forgotten early where more than a
-// set's places fall into one set, which is seldom, since the table has twice as many places as hashes are asked for;
-// and a table that has become too small begins anew. Both make the answer no, which costs a key its head start alone.
+// set's places fall into one set, which is seldom, since the table has at least one and a half times as many places as
+// hashes are asked for; and a table that has become too small, or much too large, begins anew. Both make the answer no,
+// which costs a key its head start alone.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,8 @@ class LeftKeys {
  public:
   // `last`: of how many hashes has() is going to be asked. Throws std::bad_alloc.
   void add(size_t hash, size_t last) {
-    if (places_ < std::max(last, places_min)) grow(2 * std::max(last, places_min));
+    const size_t wanted = std::max(last, places_min);
+    if (places_ < wanted + wanted / 2 || places_ > 16 * wanted) grow(3 * wanted);
     ++count_;
     const auto places = set_of(hash);
     *std::ranges::max_element(places, {}, [this](const Place& one) { return age(one); }) = {mark_of(hash), count_};

@@ -92,8 +92,11 @@ Task<Result<void>> LifecyclePass::bucket(std::string name) {
   ground.bucket = std::move(name);
   VB_CO_ASSIGN(const bool has_rules, co_await look_again(ground));
   if (!has_rules) co_return Result<void>();
-  VB_CO_TRY(co_await versions(ground));
-  co_return co_await uploads(ground);
+  // Uploads are ended whatever became of the listing of versions: a damaged row would keep them for good.
+  const auto seen = co_await versions(ground);
+  const auto aborted = co_await uploads(ground);
+  VB_CO_TRY(seen);
+  co_return aborted;
 }
 
 Task<Result<bool>> LifecyclePass::look_again(Ground& ground) {

@@ -272,14 +272,15 @@ Task<Result<store::ObjectInfo>> complete_upload(Context& context, const std::str
 // The answer to a failed completion. A completion reads the upload, then its parts, then commits, and between any two
 // steps another request may complete or abort the upload: then the failure says nothing. An upload is completed at most
 // once, and ids are not reused. So if the upload is gone, the object that names it shows whether the same parts
-// completed it; if it still exists, the failure stands. It also stands where it says nothing of the upload: the store
-// may have made the object after all, which another one has replaced since.
+// completed it; if it still exists, the failure stands. It also stands where its outcome is not known: the store may
+// have made the object after all, which another one has replaced since.
 Task<Result<store::ObjectInfo>> settle_completion(Context& context, const std::string& upload_id,
                                                   const std::vector<CompletePart>& wanted, const Error& failure) {
   const auto upload = co_await context.service.store.upload(context.bucket, context.key, upload_id);
   if (upload || !(upload.error() == Errc::no_such_upload)) co_return std::unexpected(failure);
   auto before = co_await completed_before(context, upload_id, wanted);
-  const bool is_unknown = error_form(failure.code).status >= 500;
+  const bool is_refusal = failure == Errc::slow_down || failure == Errc::insufficient_storage;
+  const bool is_unknown = !is_refusal && error_form(failure.code).status >= 500;
   if (!before && is_unknown) co_return std::unexpected(failure);
   context.error_fields.clear();
   co_return before;

@@ -43,27 +43,34 @@ bool Recount::stopping_within(std::chrono::seconds time) {
 
 void Recount::run() {
   log::info("store: counting what {} buckets hold", buckets_.size());
-  for (const auto& bucket : buckets_) {
-    if (stopping_within(std::chrono::seconds(0))) return;
-    count(bucket);
+  for (auto left = buckets_; !left.empty();) {
+    std::vector<std::shared_ptr<const Bucket>> again;
+    for (const auto& bucket : left) {
+      if (stopping_within(std::chrono::seconds(0))) return;
+      if (!count(bucket)) again.push_back(bucket);
+    }
+    left = std::move(again);
+    if (!left.empty() && stopping_within(recount_again_after)) return;
   }
   snapshot_.reset();
 }
 
-void Recount::count(const std::shared_ptr<const Bucket>& bucket) {
+// Damage stays until an operator mends it. Whatever else fails may pass, and until the bucket is counted no quota of
+// its account counts what was there at the start.
+bool Recount::count(const std::shared_ptr<const Bucket>& bucket) {
   // All three tables as of before the first change, which is where counting in memory began.
   IndexMoment rows(*engine_.index, snapshot_, Tier::disk);
   const auto usage = count_bucket(rows, bucket->id, [this] { return !stopping_within(std::chrono::seconds(0)); });
-  if (!usage && usage.error() == Errc::cancelled) return;
+  if (!usage && usage.error() == Errc::cancelled) return true;
   if (!usage) {
     log::error("store: what bucket {} holds cannot be counted: {}", bucket->name, describe(usage.error()));
-    return;
+    return usage.error() == Errc::corrupt_object;
   }
   for (;;) {
     const auto done = commit(bucket, *usage);
-    if (done || done.error() == Errc::no_such_bucket || done.error() == Errc::closed) return;
+    if (done || done.error() == Errc::no_such_bucket || done.error() == Errc::closed) return true;
     log::warn("store: what bucket {} holds cannot be written: {}", bucket->name, describe(done.error()));
-    if (stopping_within(recount_again_after)) return;
+    if (stopping_within(recount_again_after)) return true;
   }
 }
 

@@ -27,7 +27,8 @@ class Recount {
 
  private:
   void run();
-  void count(const std::shared_ptr<const Bucket>& bucket);
+  // False: a read failed in a way that may pass, so the bucket is to be counted again.
+  bool count(const std::shared_ptr<const Bucket>& bucket);
   Result<void> commit(const std::shared_ptr<const Bucket>& bucket, const Usage& usage);
   bool stopping_within(std::chrono::seconds time);
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,11 @@ class BlockPool {
       std::swap(others, of.free);
       of.size = size;
     }
-    if ((of.free.size() + 1) * size <= bytes_max) of.free.push_back(std::move(memory));
+    if ((of.free.size() + 1) * size > bytes_max) return;
+    try {
+      of.free.push_back(std::move(memory));
+    } catch (const std::bad_alloc&) {  // the block is freed: a destructor calls this
+    }
   }
 
  private:
