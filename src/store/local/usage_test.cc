@@ -100,10 +100,11 @@ TEST_F(LocalUsage, ABucketThatCannotBeReadIsCountedWhenItCan) {
     }
     ASSERT_LT(i, tables.size()) << "no table is read";
     fs.fail_reads_at(folder / tables[i], 0);
-    t.open();
+    const bool opened = t.try_open().has_value();  // not without those that a start reads
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    failed = !t.engine().usage_now("b")->bucket_counted;
+    failed = opened && !t.engine().usage_now("b")->bucket_counted;
     fs.fail_reads_at({}, 0);
+    if (!opened) t.open();
     wait_until_counted();
     EXPECT_EQ(t.usage("b").value(), wanted);
   }
