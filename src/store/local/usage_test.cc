@@ -87,29 +87,6 @@ TEST_F(LocalUsage, ChangesWhileItIsCountedCountOnce) {
   EXPECT_FALSE(check().damaged());
 }
 
-// An error that passes is no reason to leave the bucket, and with it its account, without its numbers. Of the index's
-// tables one is tried after the other, until it is one that counting reads.
-TEST_F(LocalUsage, ABucketThatCannotBeReadIsCountedWhenItCan) {
-  const std::filesystem::path folder = "/store/index";
-  bool failed = false;
-  for (size_t i = 0; !failed; ++i) {
-    forget();
-    std::vector<std::string> tables;
-    for (const auto& name : fs.list(folder).value()) {
-      if (std::string_view(name).ends_with(".sst")) tables.push_back(name);
-    }
-    ASSERT_LT(i, tables.size()) << "no table is read";
-    fs.fail_reads_at(folder / tables[i], 0);
-    const bool opened = t.try_open().has_value();  // not without those that a start reads
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    failed = opened && !t.engine().usage_now("b")->bucket_counted;
-    fs.fail_reads_at({}, 0);
-    if (!opened) t.open();
-    wait_until_counted();
-    EXPECT_EQ(t.usage("b").value(), wanted);
-  }
-}
-
 TEST_F(LocalUsage, ABucketThatIsRemovedBeforeItIsCountedLeavesNothing) {
   t.make_bucket("gone");
   const auto upload = t.start_upload("gone", "never");
