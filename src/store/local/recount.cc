@@ -64,7 +64,7 @@ bool Recount::count(const std::shared_ptr<const Bucket>& bucket) {
   if (!usage && usage.error() == Errc::cancelled) return true;
   if (!usage) {
     log::error("store: what bucket {} holds cannot be counted: {}", bucket->name, describe(usage.error()));
-    return usage.error() == Errc::corrupt_object;
+    return usage.error() == Errc::corrupt_object || usage.error() == Errc::malformed;
   }
   for (;;) {
     const auto done = commit(bucket, *usage);

@@ -349,13 +349,15 @@ bool names(Index& index, const Index::Snapshot& snapshot, const ObjectRecord& re
 }  // namespace
 
 // The object of a blob is found only by a walk: rot is rare. On one snapshot, since a version that becomes current, or
-// stops being current, moves from one table to the other.
-std::string Scrub::name_of(uint64_t blob) const {
+// stops being current, moves from one table to the other. An orderly stop waits for the scrub, so the walk ends with it.
+std::string Scrub::name_of(uint64_t blob) {
+  constexpr const char* not_found_in_time = "an object that was not looked for, since the server stops";
   Index& index = *engine_.index;
   const Index::Snapshot snapshot = index.snapshot();
   for (const auto& bucket : engine_.buckets.all()) {
     const std::string prefix = keys::object_prefix(bucket->id);
     for (Cursor cursor = index.cursor_of(snapshot, Family::objects, prefix); cursor.valid(); cursor.next()) {
+      if (stopping()) return not_found_in_time;
       const auto record = decode_object(cursor.value());
       if (record && names(index, snapshot, *record, blob)) {
         return bucket->name + "/" + std::string(cursor.key().substr(prefix.size()));
@@ -363,6 +365,7 @@ std::string Scrub::name_of(uint64_t blob) const {
     }
     Cursor cursor = index.cursor_of(snapshot, Family::versions, keys::version_bucket(bucket->id));
     for (; cursor.valid(); cursor.next()) {
+      if (stopping()) return not_found_in_time;
       const auto record = decode_object(cursor.value());
       const auto key = keys::parse_version(cursor.key());
       if (!record || !key || !names(index, snapshot, *record, blob)) continue;

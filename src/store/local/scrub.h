@@ -70,7 +70,7 @@ class Scrub {
   };
   void name(uint64_t blob, const char* what, Named& named, std::vector<std::string>& names, ScrubReport& report);
   static void tell_of_unnamed(const ScrubReport& report);
-  std::string name_of(uint64_t blob) const;
+  std::string name_of(uint64_t blob);
   void rest_after(uint64_t bytes, Pace pace);
   bool wait(std::chrono::nanoseconds time);  // false: the store is closing
   void wait_while_busy();
