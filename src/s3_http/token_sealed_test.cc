@@ -1,5 +1,7 @@
 // Tokens of ofi1s: their bytes move sealed, or not at all. The wire belongs to an attacker, who sees and changes what
 // the server writes into the client's memory and what it reads from there.
+#include <fmt/format.h>
+
 #include "auth/network_rules.h"
 #include "base/metrics.h"
 #include "fabric/sealed/transfer.h"

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
