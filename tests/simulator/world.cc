@@ -546,7 +546,7 @@ void World::unsettled(Bucket& bucket, Operation& operation, bool is_barred) {
   close(bucket, operation, 255);
 }
 
-// A client that was told that nobody knows looks whether it happened, or tries it again, through another server.
+// A client whose change is of unknown outcome looks whether it happened, or tries it again, through another server.
 void World::turn_elsewhere(Bucket& bucket, uint32_t key) {
   const Elsewhere to = std::exchange(elsewhere_, {});
   if (to.server != nullptr && failure_.empty() && bucket.history.has_room() && !engine_->stopped(to.server->number)) {
