@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <deque>
 #include <set>
 
 #include "simulator/register.h"
@@ -30,11 +31,14 @@ class Passing {
 
 class Buckets final : public Scene {
  public:
-  explicit Buckets(World& world) : Scene(world, "buckets") {}
+  explicit Buckets(World& world) : Scene(world, "buckets") {
+    // Over Ceph a name may be given twice, which few buckets would not show.
+    for (size_t at = 0; at < (shared() ? 4 : 2); ++at) buckets_.emplace_back(fmt::format("passing{}", at));
+  }
   void begin(Loop& loop) override {
     for (Passing& bucket : buckets_) make(loop, bucket);
   }
-  void begin_round(Loop& /*loop*/) override { churns_ = draw(2) == 0; }
+  void begin_round(Loop& /*loop*/) override { churns_ = shared() && draw(2) == 0; }
 
   void act(Loop& loop) override {
     Passing& bucket = buckets_[draw(buckets_.size())];
@@ -299,7 +303,7 @@ class Buckets final : public Scene {
   }
 
   bool churns_ = false;  // a round in which buckets are made and removed half of the time
-  std::array<Passing, 4> buckets_{Passing("passing0"), Passing("passing1"), Passing("passing2"), Passing("passing3")};
+  std::deque<Passing> buckets_{};
   std::deque<Upload> uploads_;
 };
 
