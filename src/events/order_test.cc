@@ -193,8 +193,8 @@ TEST_F(OrderTest, WhatWasReadInAnEarlierTimeOnDutyIsNotTold) {
   EXPECT_EQ(all, (Texts{"1", "2", "3", "11"}));
 }
 
-// One that was frozen for a minute while it counted did not look for ten minutes: what other servers had left waited for
-// so long.
+// One that was frozen for a minute while it counted did not look for ten minutes: what other servers had left waited
+// for so long.
 TEST(LookPause, AServerThatWasFrozenWhileItCountedLooksAgainSoon) {
   EXPECT_EQ(pause_after_look(1000ms, 1ms), 1s);
   EXPECT_EQ(pause_after_look(1000ms, 500ms), 5s);

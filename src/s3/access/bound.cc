@@ -371,7 +371,6 @@ void Bound::settle(std::span<const EvictionOrder::Object> victims, const std::ve
     } else {
       order_.give_back(victims[i]);
     }
-    claims_.held_changed(victims[i].key, order_.size_of(victims[i].key));
   }
 }
 

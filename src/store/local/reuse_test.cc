@@ -417,8 +417,8 @@ TEST(FreeSpaceTest, HoldsWhatAMapOfPagesHolds) {
   EXPECT_EQ(space.bytes(), (volumes - 1) * pages * disk_alignment);
 }
 
-// Sizes from 20 KiB to 8 MiB come and go on a disk that is at least 91 % full for as long as a busy day has changes: none is
-// refused, so at least that much is usable.
+// Sizes from 20 KiB to 8 MiB come and go on a disk that is at least 91 % full for as long as a busy day has changes:
+// none is refused, so at least that much is usable.
 TEST(Churn, OfMixedSizesLeavesNineTenthsUsable) {
   constexpr uint64_t capacity = 256 * MiB;
   FaultyFileSystem fs;

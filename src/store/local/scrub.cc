@@ -349,7 +349,7 @@ bool names(Index& index, const Index::Snapshot& snapshot, const ObjectRecord& re
 }  // namespace
 
 // The object of a blob is found only by a walk: rot is rare. On one snapshot, since a version that becomes current, or
-// stops being current, moves from one table to the other. An orderly stop waits for the scrub, so the walk ends with it.
+// stops being current, moves from one table to the other. An orderly stop waits for the scrub: the walk ends with it.
 std::string Scrub::name_of(uint64_t blob) {
   constexpr const char* not_found_in_time = "an object that was not looked for, since the server stops";
   Index& index = *engine_.index;
