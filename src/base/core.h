@@ -52,7 +52,7 @@ class Core {
   void remove(Pollable* pollable);
 
   // What a pollable or a socket brings at this moment came after this: the loop looked for it then. The present, if the
-  // loop is not run, or sleeps: of a sleep that took longer than it was meant to (the thread was held) its beginning.
+  // loop is not run, or sleeps: of a sleep that took more than 150 ms (the thread was held) its beginning.
   // On this core's thread.
   Deadline arrived_after() const;
 
