@@ -47,7 +47,8 @@ void Doubt::after(const ClientError& error) {
 
 ClientError Doubt::about(ClientError last) const {
   if (is_unsure(last)) last.code = ErrorCode::outcome_unknown;
-  if (earlier_.empty() || !nothing_was_done(last)) return last;
+  const bool says_nothing = nothing_was_done(last) || last.code == ErrorCode::insufficient_storage;
+  if (earlier_.empty() || !says_nothing) return last;
   last.code = ErrorCode::outcome_unknown;
   last.message += "; an attempt before it may have happened: " + earlier_;
   return last;
