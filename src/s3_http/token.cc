@@ -293,9 +293,6 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
     if (refused && bounded && bounded->bytes_read() == 0) {
       co_return decline_put(context, token, {Errc::rdma_not_supported, 0, "token: its window could not be read"});
     }
-    if (stored.error() == Errc::bad_digest) {
-      co_return fail(Errc::bad_digest, "A sealed record was changed on its way: its tag does not match its bytes.");
-    }
     co_return fail(Errc::rdma_transfer_failed, stored.error().context, stored.error().sys);
   }
   if (!stored) co_return std::unexpected(stored.error());

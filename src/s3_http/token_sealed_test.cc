@@ -189,7 +189,7 @@ TEST_F(SealedTokens, AChangedBitOfAPutStoresNothing) {
       if (place >= at && place - at < bytes.size()) bytes[place - at] ^= std::byte{0x10};
     };
     const Reply r = put(data);
-    EXPECT_EQ(r.code, "BadDigest") << place;
+    EXPECT_EQ(r.code, "RDMATransferFailed") << place;
     EXPECT_FALSE(r.has("etag"));
     EXPECT_FALSE(r.has("x-verbena-rdma-sealed"));
     EXPECT_EQ(forged() - before, 1u);
@@ -231,7 +231,7 @@ TEST_F(SealedTokens, RecordsOfAnEarlierRequestDoNotOpen) {
   fill_random(key.bytes);
   seal(data);
   memory = of_put;
-  EXPECT_EQ(put_sealed(data.size()).code, "BadDigest");
+  EXPECT_EQ(put_sealed(data.size()).code, "RDMATransferFailed");
 }
 
 // A request that waited for the tags' memory with a chunk in hand could wait for others that do the same.
@@ -265,7 +265,7 @@ TEST_F(SealedTokens, TagsAreChargedFromTheBeginningToTheEnd) {
   EXPECT_GT(operations_seen, 4u);
   // Paths that end early give it back, too.
   on_wire = [&](uint64_t, MutableBytes bytes) { bytes[0] ^= std::byte{1}; };
-  EXPECT_EQ(put(data, "/bucket/new").code, "BadDigest");
+  EXPECT_EQ(put(data, "/bucket/new").code, "RDMATransferFailed");
   EXPECT_EQ(budget.charged_bytes(), 0u);
   memory.resize(data.size() / 2);
   EXPECT_EQ(get().header("x-amz-rdma-reply"), "501") << "no room in the window";
@@ -295,12 +295,12 @@ TEST_F(SealedTokens, ACutOrMovedPutStoresNothing) {
   // The first record alone, with its own tag: the client's request said 128 KiB, an attacker cannot say less.
   const std::string first = memory.substr(0, 64 * KiB) + memory.substr(128 * KiB, 16);
   memory = first;
-  EXPECT_EQ(put_sealed(64 * KiB).code, "BadDigest");
+  EXPECT_EQ(put_sealed(64 * KiB).code, "RDMATransferFailed");
   // Two records change places, tags and all.
   seal(data);
   std::swap_ranges(memory.begin(), memory.begin() + 64 * KiB, memory.begin() + 64 * KiB);
   std::swap_ranges(memory.begin() + 128 * KiB, memory.begin() + 128 * KiB + 16, memory.begin() + 128 * KiB + 16);
-  EXPECT_EQ(put_sealed(data.size()).code, "BadDigest");
+  EXPECT_EQ(put_sealed(data.size()).code, "RDMATransferFailed");
   EXPECT_EQ(call("GET", "/bucket/k").status, 404);
 }
 

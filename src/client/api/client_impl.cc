@@ -246,10 +246,6 @@ Outcome<std::optional<net::HttpReply>> Client::Impl::send_by_token(client::S3Cal
                                                                    const client::PeerWindow* device) {
   const std::stop_token stop = call.stop;
   auto reply = token_->put(std::move(call), from, checksum, md5_etag, reason, device);
-  if (!reply && token_->seals() && reply.error().code == ErrorCode::checksum_mismatch && options_.via != Via::token) {
-    reason = "token: " + reply.error().message;  // a record was changed on its way, and nothing stored
-    reply = std::optional<net::HttpReply>();
-  }
   if (!reply) rest_token_after(reply.error(), stop);
   if (reply && !*reply) rest_token_after({.code = ErrorCode::unsupported, .message = reason}, stop);
   return reply;
