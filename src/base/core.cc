@@ -25,8 +25,8 @@ constexpr unsigned sleeps_for_measure = 8;  // one of them is measured: the cloc
 constexpr auto nap_max = 100ms, held_for = 150ms;  // a longer nap than that is none: the thread was held
 constexpr auto talk_for = 1ms;  // so long after a message, the end of a disk's transfer is part of an answer to it
 
-// Polls between the socket events of this thread's loop. io_.poll() goes on for as long as any socket has events, so
-// the socket code counts the events that it serves.
+// Polls between the socket events of this thread's loop. A handler may serve many of them, and many handlers may be
+// ready before the loop's next poll, so the socket code counts the events that it serves.
 struct Looks {
   std::function<size_t()> look;
   size_t events = 0;    // of sockets, since the last poll

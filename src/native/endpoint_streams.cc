@@ -94,8 +94,8 @@ void Endpoint::gone(fabric::PeerId peer) {
 }
 
 // Requests of the stream that are being served end by themselves, and their replies are not sent: changes that are not
-// made yet are not made any more (store::Wanted), their windows fail
-// once the peer is gone (over tcp when what was accepted for sending is out), unless another stream has the same peer.
+// made yet are not made any more (store::Wanted), their windows fail once the peer is gone (over tcp when what was
+// accepted for sending is out), unless another stream has the same peer.
 void Endpoint::close(SessionStream& stream) {
   if (stream.closed) return;
   stream.closed = true;

@@ -15,6 +15,7 @@
 #include "store/local/engine.h"
 #include "store/local/pmem_log.h"
 #include "store/local/write_behind.h"
+#include "store/logic/damage.h"
 #include "store/logic/object_ops.h"
 
 namespace verbena::store::local {
@@ -130,8 +131,6 @@ bool is_lost_one(const ObjectInfo& stored, const Lost& lost) {
   return stored.modified_us == lost.info.modified_us ||
          (stored.modified_us > lost.info.modified_us && stored_size(stored) == lost.stored_size);
 }
-
-bool is_damage(const Error& error) { return error == Errc::corrupt_object || error == Errc::malformed; }
 
 // Parts whose list cannot be read cannot be freed with their object. That must not keep the object: its key has another
 // one. `verbena fsck` finds their bytes.

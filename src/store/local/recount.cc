@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "store/local/catalogue.h"
 #include "store/local/engine.h"
+#include "store/logic/damage.h"
 #include "store/logic/object_ops.h"
 #include "store/logic/usage.h"
 
@@ -64,7 +65,7 @@ bool Recount::count(const std::shared_ptr<const Bucket>& bucket) {
   if (!usage && usage.error() == Errc::cancelled) return true;
   if (!usage) {
     log::error("store: what bucket {} holds cannot be counted: {}", bucket->name, describe(usage.error()));
-    return usage.error() == Errc::corrupt_object || usage.error() == Errc::malformed;
+    return is_damage(usage.error());
   }
   for (;;) {
     const auto done = commit(bucket, *usage);

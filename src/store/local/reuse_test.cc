@@ -30,6 +30,25 @@ class Reuse : public ::testing::Test {
     ASSERT_TRUE(got) << key << ": " << describe(got.error());
     EXPECT_TRUE(*got == bytes) << key;
   }
+  // An object that is begun while its bucket is durable, and committed when it is not.
+  void put_across_durabilities(const std::string& key, const std::string& bytes) {
+    auto writer = t.run(t.store->create("b", key, bytes.size()));
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE(t.append(**writer, bytes, 64 * KiB));
+    ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::memory)));
+    ObjectInfo info;
+    info.size = bytes.size();
+    info.etag = TestStore::etag_of(bytes);
+    ASSERT_TRUE(t.run((*writer)->commit(std::move(info), {})));
+  }
+  // The power goes when the bucket has been made durable.
+  void make_durable_and_crash() {
+    ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::sync)));
+    fs.fail_at(0, FaultyFileSystem::Fault::crash);
+    t.close();
+    fs.crash(FaultyFileSystem::Loss::unsynced, 1);
+    t.open();
+  }
   LocalStore::Usage usage() {
     t.store->drain();
     return *t.store->usage();
@@ -248,41 +267,17 @@ TEST_F(Reuse, ABucketThatIsDurableAgainHasWhatWasBegunBeforeItWasNot) {
   ASSERT_TRUE(t.remove("b", "old"));
   const uint64_t kept = usage().kept_bytes;
   const std::string bytes = pattern(150'000, 3);
-  auto writer = t.run(t.store->create("b", "new", bytes.size()));
-  ASSERT_TRUE(writer);
-  ASSERT_TRUE(t.append(**writer, bytes, 64 * KiB));
-  ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::memory)));
-  ObjectInfo info;
-  info.size = bytes.size();
-  info.etag = TestStore::etag_of(bytes);
-  ASSERT_TRUE(t.run((*writer)->commit(std::move(info), {})));
-  writer->reset();
+  ASSERT_NO_FATAL_FAILURE(put_across_durabilities("new", bytes));
   EXPECT_LT(usage().kept_bytes, kept) << "the extent is not reused: this shows nothing";
-  ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::sync)));
-  fs.fail_at(0, FaultyFileSystem::Fault::crash);
-  t.close();
-  fs.crash(FaultyFileSystem::Loss::unsynced, 1);
-  t.open();
+  ASSERT_NO_FATAL_FAILURE(make_durable_and_crash());
   expect_same("new", bytes);
 }
 
 // Likewise where nothing is used again: its bytes are at the end of a durable volume.
 TEST_F(Reuse, ABucketThatIsDurableAgainHasWhatWasAppendedBeforeItWasNot) {
   const std::string bytes = pattern(150'000, 3);
-  auto writer = t.run(t.store->create("b", "new", bytes.size()));
-  ASSERT_TRUE(writer);
-  ASSERT_TRUE(t.append(**writer, bytes, 64 * KiB));
-  ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::memory)));
-  ObjectInfo info;
-  info.size = bytes.size();
-  info.etag = TestStore::etag_of(bytes);
-  ASSERT_TRUE(t.run((*writer)->commit(std::move(info), {})));
-  writer->reset();
-  ASSERT_TRUE(t.run(t.store->set_durability("b", Durability::sync)));
-  fs.fail_at(0, FaultyFileSystem::Fault::crash);
-  t.close();
-  fs.crash(FaultyFileSystem::Loss::unsynced, 1);
-  t.open();
+  ASSERT_NO_FATAL_FAILURE(put_across_durabilities("new", bytes));
+  ASSERT_NO_FATAL_FAILURE(make_durable_and_crash());
   expect_same("new", bytes);
 }
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "store/logic/append.h"
 #include "store/logic/bucket_ops.h"
+#include "store/logic/damage.h"
 #include "store/logic/ends.h"
 #include "store/logic/events.h"
 #include "store/logic/keys.h"
@@ -74,7 +75,7 @@ Task<Result<void>> commit_all(std::shared_ptr<Context> context, std::string buck
     // other slow_down is a shortage of the server, which as many single commits would make worse.
     const auto refused = std::ranges::find(all->removals, true, &Removal::event_refused);
     const bool of_queue = refused != all->removals.end();
-    if (!of_queue && committed.error() != Errc::corrupt_object && committed.error() != Errc::malformed) {
+    if (!of_queue && !is_damage(committed.error())) {
       co_return committed;
     }
     if (of_queue) refused->ready = committed;  // counted as refused already
