@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -66,9 +67,11 @@ template <class Fn>
 auto with_retries_of_change(const RetryPolicy& policy, bool repeatable, unsigned& attempts, Fn&& operation,
                             const std::stop_token& stop = {}) {
   Doubt doubt;
+  std::optional<ClientError> before;
   const auto once = [&] {
+    if (before) doubt.after(*before);
     auto outcome = operation();
-    if (!outcome) doubt.after(outcome.error());
+    before = outcome ? std::nullopt : std::optional(outcome.error());
     return outcome;
   };
   auto last = with_retries(policy, repeatable, attempts, once, stop);

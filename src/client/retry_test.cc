@@ -72,6 +72,9 @@ TEST(Retry, OfAChangeAnEarlierAttemptMayHaveHappened) {
   EXPECT_EQ(outcome_of({connection_failed, slow_down, connection_failed}), connection_failed);
   EXPECT_EQ(outcome_of({slow_down, slow_down, slow_down}), slow_down);
   EXPECT_EQ(outcome_of({timed_out, timed_out, timed_out}), timed_out);
+  // One refusal is no attempt before itself.
+  EXPECT_EQ(outcome_of({insufficient_storage}), insufficient_storage);
+  EXPECT_EQ(outcome_of({slow_down, insufficient_storage}), insufficient_storage);
 }
 
 TEST(Retry, GivesUpAfterTheLastAttempt) {

@@ -1,5 +1,6 @@
 // Sessions that are not this one, and sessions that end.
 #include "fabric/sealed/cipher.h"
+#include "fabric/sealed/frames.h"
 #include "fabric/sealed/test_sealed.h"
 
 namespace verbena::fabric::sealed {
