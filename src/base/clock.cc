@@ -12,4 +12,21 @@ const WallClock& system_clock() {
   return clock;
 }
 
+namespace {
+
+class UnsetClock final : public WallClock {
+ public:
+  int64_t now_us() const override {
+    using namespace std::chrono;
+    return duration_cast<microseconds>(SteadyClock::now().time_since_epoch()).count();
+  }
+};
+
+}  // namespace
+
+const WallClock& unset_clock() {
+  static const UnsetClock clock;
+  return clock;
+}
+
 }  // namespace verbena

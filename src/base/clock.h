@@ -23,4 +23,8 @@ class WallClock {
 // The machine's clock. Lives for the whole program.
 const WallClock& system_clock();
 
+// The steady clock in the same form, for limits of rates, which a machine whose clock is set must keep. Its zero is any
+// moment.
+const WallClock& unset_clock();
+
 }  // namespace verbena

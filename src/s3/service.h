@@ -183,9 +183,10 @@ Task<Result<store::ListPage>> list_objects(Service& service, const Call& caller,
                                            store::ListRequest request);
 
 // `object_lock`: with versioning and object lock from the start. `location`: the region or zone that the request names.
-Task<Result<void>> create_bucket(Service& service, const Call& caller, const std::string& bucket,
-                                 store::Durability durability, bool object_lock = false,
-                                 std::string_view location = {});
+// Returns which bucket of that name was made.
+Task<Result<store::BucketMade>> create_bucket(Service& service, const Call& caller, const std::string& bucket,
+                                              store::Durability durability, bool object_lock = false,
+                                              std::string_view location = {});
 Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller, const std::string& bucket);
 Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std::string& bucket);
 // A page of the caller's buckets of one kind, by name: those after `after` that begin with `prefix`.

@@ -134,6 +134,7 @@ Task<Result<std::string>> read_document(Context& context, size_t bytes_max) {
   if (context.action != nullptr) {
     const Asked asked{*context.action};
     VB_CO_TRY(authorize(context.service, context.caller(), *now, asked));
+    context.made = now->made();
   }
   co_return text;
 }

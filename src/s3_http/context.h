@@ -65,15 +65,19 @@ struct Context {
   std::string bucket{}, key{};
   Query query{};
   const Action* action = nullptr;  // the action on the bucket that the router authorized; null: the verb does that
-  Headers hoisted{};               // x-amz-* in the query of a presigned URL instead of in headers
-  Headers error_fields{};          // further elements of <Error>
-  Headers error_headers{};         // headers of an error response (Content-Range of a 416, ETag of a 304)
-  bool control = false;            // a call of S3 Control, whose errors have another form
+  // The bucket that it was authorized for, or that the verb has just made.
+  std::optional<store::BucketMade> made{};
+  Headers hoisted{};                      // x-amz-* in the query of a presigned URL instead of in headers
+  Headers error_fields{};                 // further elements of <Error>
+  Headers error_headers{};                // headers of an error response (Content-Range of a 416, ETag of a 304)
+  bool control = false;                   // a call of S3 Control, whose errors have another form
   std::vector<memory::Charge> charged{};  // for the request's documents in memory
   std::vector<auth::Identity>
       replaced{};  // earlier identities, replaced by renew_caller(), whose principals may still be in use
 
   const Call& caller() const { return call; }
+  // For changes of the bucket: another one that has got its name since then is not changed.
+  store::NamedBucket made_bucket() const { return {std::string_view(bucket), made}; }
   std::optional<std::string_view> header(std::string_view name) const;
   void reply_header(std::string_view name, std::string_view value) { response.headers.emplace_back(name, value); }
   // 200 with an XML body.

@@ -190,7 +190,7 @@ std::expected<void, std::string> Server::State::open_store() {
       *identities, system_clock(),
       auth::Verifier::Options{.region = config.region, .express = config.s3_express.enabled, .domain = config.domain});
   auth_failures = std::make_unique<auth::AuthFailures>(
-      system_clock(), auth::AuthFailures::Limits{.tries_max = config.http.wrong_signatures_max});
+      unset_clock(), auth::AuthFailures::Limits{.tries_max = config.http.wrong_signatures_max});
   hot_bytes = config.cache.size.value_or(config.arena_size / 2);
   if (hot_bytes != 0) {
     store::HotStore::Options hot{.arena = arena.get(), .capacity = hot_bytes};

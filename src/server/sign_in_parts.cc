@@ -34,7 +34,7 @@ Opened open_directory(const Config::SignIn::Ldap& config, SignInParts& into) {
   if (config.url.empty()) return {};
   auto settings = sign_in::read_directory_settings(config);
   if (!settings) return std::unexpected(std::move(settings.error()));
-  auto opened = sign_in::Directory::open(std::move(*settings), system_clock());
+  auto opened = sign_in::Directory::open(std::move(*settings), unset_clock());
   if (!opened) return std::unexpected(std::move(opened.error()));
   into.people = std::move(*opened);
   into.people_pool = std::make_unique<BlockingPool>(directory_threads, directory_queue_max);

@@ -365,9 +365,9 @@ Task<Result<ObjectInfo>> HotStore::update(std::string_view bucket, std::string_v
 }
 
 // Objects without a version id get the id "null" now, which cached objects do not have.
-Task<Result<void>> HotStore::set_versioning(std::string_view bucket, Versioning versioning) {
-  const std::string name(bucket);
-  auto done = co_await below_.set_versioning(bucket, versioning);
+Task<Result<void>> HotStore::set_versioning(NamedBucket bucket, Versioning versioning) {
+  const std::string name(bucket.name);
+  auto done = co_await below_.set_versioning(std::move(bucket), versioning);
   tier_->forget(name);
   co_return done;
 }
@@ -384,11 +384,11 @@ Task<Result<void>> HotStore::create_bucket(BucketInfo bucket, uint64_t owners_ma
   return below_.create_bucket(std::move(bucket), owners_max);
 }
 Task<Result<BucketInfo>> HotStore::bucket(std::string_view name) { return below_.bucket(name); }
-Task<Result<void>> HotStore::set_durability(std::string_view bucket, Durability durability) {
-  return below_.set_durability(bucket, durability);
+Task<Result<void>> HotStore::set_durability(NamedBucket bucket, Durability durability) {
+  return below_.set_durability(std::move(bucket), durability);
 }
-Task<Result<void>> HotStore::set_lock(std::string_view bucket, BucketLock lock) {
-  return below_.set_lock(bucket, lock);
+Task<Result<void>> HotStore::set_lock(NamedBucket bucket, BucketLock lock) {
+  return below_.set_lock(std::move(bucket), lock);
 }
 Task<Result<ObjectInfo>> HotStore::find_version(std::string_view bucket, std::string_view key,
                                                 std::string_view version_id) {
@@ -397,9 +397,9 @@ Task<Result<ObjectInfo>> HotStore::find_version(std::string_view bucket, std::st
 Task<Result<VersionPage>> HotStore::list_versions(std::string_view bucket, ListVersionsRequest request) {
   return below_.list_versions(bucket, std::move(request));
 }
-Task<Result<void>> HotStore::remove_bucket(std::string_view name, std::optional<BucketMade> made) {
-  const std::string removed(name);
-  auto done = co_await below_.remove_bucket(name, std::move(made));
+Task<Result<void>> HotStore::remove_bucket(NamedBucket bucket) {
+  const std::string removed(bucket.name);
+  auto done = co_await below_.remove_bucket(std::move(bucket));
   if (done) tier_->forget(removed);  // its name may be used by a new bucket
   co_return done;
 }
@@ -444,17 +444,17 @@ Task<Result<BucketAndDocuments>> HotStore::bucket_and_documents(std::string_view
                                                                 std::span<const std::string_view> names) {
   return below_.bucket_and_documents(bucket, names);
 }
-Task<Result<void>> HotStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
-  return below_.set_document(bucket, name, std::move(bytes));
+Task<Result<void>> HotStore::set_document(NamedBucket bucket, std::string_view name, std::string bytes) {
+  return below_.set_document(std::move(bucket), name, std::move(bytes));
 }
 
-Task<Result<void>> HotStore::replace_document(std::string_view bucket, std::string_view name, Document was,
+Task<Result<void>> HotStore::replace_document(NamedBucket bucket, std::string_view name, Document was,
                                               std::string bytes) {
-  return below_.replace_document(bucket, name, std::move(was), std::move(bytes));
+  return below_.replace_document(std::move(bucket), name, std::move(was), std::move(bytes));
 }
 
-Task<Result<void>> HotStore::remove_document(std::string_view bucket, std::string_view name) {
-  return below_.remove_document(bucket, name);
+Task<Result<void>> HotStore::remove_document(NamedBucket bucket, std::string_view name) {
+  return below_.remove_document(std::move(bucket), name);
 }
 Task<Result<ListPage>> HotStore::list(std::string_view bucket, ListRequest request) {
   return below_.list(bucket, std::move(request));

@@ -55,7 +55,7 @@ class HotStore final : public Store, public EndIndex, private SharedKeys::Listen
                                         std::vector<Eviction> objects) override;
   Task<Result<ObjectInfo>> update(std::string_view bucket, std::string_view key, std::string_view version_id,
                                   ObjectChange change) override;
-  Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) override;
+  Task<Result<void>> set_versioning(NamedBucket bucket, Versioning versioning) override;
   Task<Result<ObjectInfo>> complete_upload(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                            std::vector<PartInfo> parts, ObjectInfo info,
                                            CommitConditions conditions) override;
@@ -64,9 +64,9 @@ class HotStore final : public Store, public EndIndex, private SharedKeys::Listen
   // the tier, as remove() does.
   Task<Result<void>> create_bucket(BucketInfo bucket, uint64_t owners_max = buckets_unlimited) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;
-  Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
-  Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) override;
-  Task<Result<void>> remove_bucket(std::string_view name, std::optional<BucketMade> made = std::nullopt) override;
+  Task<Result<void>> set_durability(NamedBucket bucket, Durability durability) override;
+  Task<Result<void>> set_lock(NamedBucket bucket, BucketLock lock) override;
+  Task<Result<void>> remove_bucket(NamedBucket bucket) override;
   Task<Result<std::vector<BucketInfo>>> buckets() override;
   Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) override;
   Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
@@ -86,10 +86,10 @@ class HotStore final : public Store, public EndIndex, private SharedKeys::Listen
   Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
   Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
                                                         std::span<const std::string_view> names) override;
-  Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
-  Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+  Task<Result<void>> set_document(NamedBucket bucket, std::string_view name, std::string bytes) override;
+  Task<Result<void>> replace_document(NamedBucket bucket, std::string_view name, Document was,
                                       std::string bytes) override;
-  Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
+  Task<Result<void>> remove_document(NamedBucket bucket, std::string_view name) override;
   Task<Result<ObjectInfo>> find_version(std::string_view bucket, std::string_view key,
                                         std::string_view version_id) override;
   Task<Result<VersionPage>> list_versions(std::string_view bucket, ListVersionsRequest request) override;

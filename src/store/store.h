@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -140,6 +141,18 @@ struct BucketMade {
   std::string owner;
 };
 
+// A bucket by its name. `made`: that one alone, for changes that were authorized before a wait; they get no_such_bucket
+// once another one has the name.
+struct NamedBucket {
+  template <class Name>
+    requires std::convertible_to<const Name&, std::string_view>
+  NamedBucket(const Name& bucket) : name(bucket) {}
+  NamedBucket(std::string_view bucket, std::optional<BucketMade> which) : name(bucket), made(std::move(which)) {}
+
+  std::string_view name;
+  std::optional<BucketMade> made{};
+};
+
 // A page of an owner's buckets: those after `after` whose names begin with `prefix`.
 struct OwnersBuckets {
   std::string owner;
@@ -203,6 +216,8 @@ struct RemoveRequest {
   // Whether a delete marker may be added that hides no object, so that the bucket holds one row more. False:
   // quota_exceeded in that case; other removals are not affected.
   bool may_add_marker = true;
+  // When the bucket was made that the removal was authorized for: no_such_bucket once another one has its name; 0: any.
+  int64_t bucket_created_us = 0;
 };
 // An object that a bounded bucket evicts: the current one of the key, as it was chosen.
 struct Eviction {
@@ -392,13 +407,13 @@ class Store {
   // owners may get a few more, by creations through different servers at the same moment.
   virtual Task<Result<void>> create_bucket(BucketInfo bucket, uint64_t owners_max = buckets_unlimited) = 0;
   virtual Task<Result<BucketInfo>> bucket(std::string_view name) = 0;  // no_such_bucket
-  virtual Task<Result<void>> set_durability(std::string_view bucket, Durability durability) = 0;
+  virtual Task<Result<void>> set_durability(NamedBucket bucket, Durability durability) = 0;
   // invalid_bucket_state: `off` after it was enabled, or suspended under object lock.
-  virtual Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) = 0;
+  virtual Task<Result<void>> set_versioning(NamedBucket bucket, Versioning versioning) = 0;
   // invalid_bucket_state: versioning is not enabled; or the lock would be disabled.
-  virtual Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) = 0;
-  // bucket_not_empty. `made`: only that bucket; no_such_bucket: the name is another one's.
-  virtual Task<Result<void>> remove_bucket(std::string_view name, std::optional<BucketMade> made = std::nullopt) = 0;
+  virtual Task<Result<void>> set_lock(NamedBucket bucket, BucketLock lock) = 0;
+  // bucket_not_empty.
+  virtual Task<Result<void>> remove_bucket(NamedBucket bucket) = 0;
   virtual Task<Result<std::vector<BucketInfo>>> buckets() = 0;                        // by name
   virtual Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) = 0;  // likewise; costs its page
 
@@ -450,13 +465,13 @@ class Store {
                                                                 std::span<const std::string_view> names) = 0;
   // invalid_argument (name, or one document too many), too_large; limit_exceeded: the documents of the owner's buckets
   // exceed documents_bytes_max together.
-  virtual Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) = 0;
+  virtual Task<Result<void>> set_document(NamedBucket bucket, std::string_view name, std::string bytes) = 0;
   // set_document() if the document is still `was` (null: none of that name), for a read-modify-write; if `bytes` is
   // empty, remove_document(). precondition_failed if it has changed.
-  virtual Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+  virtual Task<Result<void>> replace_document(NamedBucket bucket, std::string_view name, Document was,
                                               std::string bytes) = 0;
   // Succeeds for a document that does not exist.
-  virtual Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) = 0;
+  virtual Task<Result<void>> remove_document(NamedBucket bucket, std::string_view name) = 0;
 
   // `version_id` empty: the current object. no_such_key, no_such_version; method_not_allowed: that version is a delete
   // marker; invalid_version: no version id.

@@ -48,16 +48,18 @@ bool window_is_busy(const Word& busy) {
   return busy.load(std::memory_order_acquire) != 0;
 }
 
-// The server: the window is lent as `wanted`, and may be used until end_use(), which follows in any case.
+// The server: the window is lent as `wanted`, and may be used until end_use(), which follows in any case. `busy`
+// counts: a device may still copy for one window when another window that had the same permit before is found
+// withdrawn.
 template <class Platform, class Permit, class Busy>
 bool begin_use(Permit& permit, Busy& busy, uint64_t wanted) {
-  busy.store(1, std::memory_order_relaxed);
+  busy.fetch_add(1, std::memory_order_relaxed);
   Platform::full_fence();
   return permit.load(std::memory_order_acquire) == wanted;
 }
 template <class Busy>
 void end_use(Busy& busy) {
-  busy.store(0, std::memory_order_release);
+  busy.fetch_sub(1, std::memory_order_release);
 }
 
 // The server: calls `use` while the window is lent as `wanted`. False: it is not.

@@ -12,19 +12,15 @@ namespace verbena::fabric::local {
 using memory::cuda::Copy;
 using memory::cuda::CopyEnd;
 
-// The permit is `busy` from the window's first copy to the end of its last one, so that a client which withdraws the
-// window knows when the device touches its memory no more. Ends on the thread of the device.
+// The permit is `busy` for as long as the device copies, so that a client which withdraws the window knows when the
+// device touches its memory no more. Ends on the thread of the device.
 class DeviceWindow::Use {
  public:
-  Use(std::shared_ptr<PeerMemory> peer, std::shared_ptr<Uses> uses, uint32_t slot, uint64_t wanted)
-      : peer_(std::move(peer)), uses_(std::move(uses)), slot_(slot) {
-    const std::lock_guard lock(uses_->mutex);
-    ++uses_->count;
+  Use(std::shared_ptr<PeerMemory> peer, uint32_t slot, uint64_t wanted) : peer_(std::move(peer)), slot_(slot) {
     survives_bus_error([&] { permitted_ = begin_use<NativePlatform>(permit().permit, permit().busy, wanted); });
   }
   ~Use() {
-    const std::lock_guard lock(uses_->mutex);
-    if (--uses_->count == 0) survives_bus_error([&] { end_use(permit().busy); });
+    survives_bus_error([&] { end_use(permit().busy); });
   }
   Use(const Use&) = delete;
   bool permitted() const { return permitted_; }
@@ -33,7 +29,6 @@ class DeviceWindow::Use {
   Permit& permit() { return peer_->region.permit(slot_); }
 
   std::shared_ptr<PeerMemory> peer_;
-  std::shared_ptr<Uses> uses_;
   uint32_t slot_;
   bool permitted_ = false;
 };
@@ -57,7 +52,7 @@ Result<void> DeviceWindow::check(Access wanted, size_t size, uint64_t at, Deadli
 // The right to one copy. Either the client's withdrawal is seen here, or `busy` is seen by the client.
 Result<std::shared_ptr<const void>> DeviceWindow::begin() {
   if (peer_->gone) return fail(Errc::closed, "local: the window's client is gone");
-  auto use = std::make_shared<Use>(peer_, uses_, key_.slot, key_.permit(access_));
+  auto use = std::make_shared<Use>(peer_, key_.slot, key_.permit(access_));
   if (!use->permitted()) return fail(Errc::cancelled, "local: the client withdrew the window");
   return use;
 }

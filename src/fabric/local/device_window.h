@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
 #include "fabric/fabric.h"
 #include "fabric/local/window.h"
@@ -23,7 +22,6 @@ class DeviceWindow final : public Window {
 
  private:
   class Use;
-  friend class Use;
   Result<void> check(Access wanted, size_t size, uint64_t at, Deadline deadline) const;
   Result<std::shared_ptr<const void>> begin();
   Task<Result<void>> copy(std::byte* host, size_t size, uint64_t at);
@@ -36,11 +34,6 @@ class DeviceWindow final : public Window {
   const uint64_t base_, size_;
   const WindowKey key_;
   const Access access_;
-  struct Uses {
-    std::mutex mutex;
-    uint32_t count = 0;
-  };
-  const std::shared_ptr<Uses> uses_ = std::make_shared<Uses>();
 };
 
 }  // namespace verbena::fabric::local

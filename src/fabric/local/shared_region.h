@@ -32,8 +32,9 @@ struct Control {
 static_assert(sizeof(Control) <= 4096);
 
 // The right to touch one lent window, revocable at any moment (agreements.h): the client sets `permit` when it lends
-// and clears it when it withdraws, then waits while `busy`. The server sets `busy` and compares `permit` before each
-// slice it copies. A client that violates this gets late bytes itself, or waits for itself.
+// and clears it when it withdraws, then waits while `busy`. The server counts up `busy` and compares `permit` before
+// each slice it copies, and counts it down after it. A client that violates this gets late bytes itself, or waits for
+// itself.
 struct Permit {
   alignas(64) std::atomic<uint64_t> permit;  // generation << 8 | Access bits; 0: nothing is lent
   std::atomic<uint32_t> busy;

@@ -81,7 +81,11 @@ class Machine {
 
   uint64_t load(size_t location, std::memory_order order);
   void store(size_t location, uint64_t value, std::memory_order order);
-  uint64_t exchange(size_t location, uint64_t value, std::memory_order order);
+  uint64_t exchange(size_t location, uint64_t value, std::memory_order order) {
+    return modify(location, [value](uint64_t) { return value; }, order);
+  }
+  // Reads and writes as one operation. Returns what it read.
+  uint64_t modify(size_t location, const std::function<uint64_t(uint64_t)>& next, std::memory_order order);
   void full_fence();
   // What was stored is visible sooner or later: now. It orders nothing else.
   void catch_up(size_t location);
@@ -279,7 +283,8 @@ inline void Machine::store(size_t location, uint64_t value, std::memory_order or
   put_message(location, place, {.value = value, .seen = releases ? me().now : me().released});
 }
 
-inline uint64_t Machine::exchange(size_t location, uint64_t value, std::memory_order order) {
+inline uint64_t Machine::modify(size_t location, const std::function<uint64_t(uint64_t)>& next,
+                                std::memory_order order) {
   pause();
   Location& at = locations_[location];
   std::vector<size_t> places;
@@ -288,12 +293,13 @@ inline uint64_t Machine::exchange(size_t location, uint64_t value, std::memory_o
   }
   const size_t read = places[choose(places.size())];
   const uint16_t number = at.order[read];
-  const bool strong = order != std::memory_order_relaxed;
+  const bool acquires = order != std::memory_order_relaxed && order != std::memory_order_release;
+  const bool releases = order != std::memory_order_relaxed && !planted(Planted::What::store, location);
   const uint64_t before = at.messages[number].value;
   Seen seen = at.messages[number].seen;  // a release sequence goes on
-  read_message(location, number, strong);
-  join(seen, strong ? me().now : me().released);
-  put_message(location, read + 1, {.value = value, .seen = seen, .by_rmw = true});
+  read_message(location, number, acquires);
+  join(seen, releases ? me().now : me().released);
+  put_message(location, read + 1, {.value = next(before), .seen = seen, .by_rmw = true});
   return before;
 }
 
@@ -341,6 +347,11 @@ class Atomic {
   T exchange(T value, std::memory_order order) {
     return static_cast<T>(Machine::current().exchange(location_, value, order));
   }
+  T fetch_add(T by, std::memory_order order) {
+    const auto next = [by](uint64_t value) { return static_cast<T>(value + by); };
+    return static_cast<T>(Machine::current().modify(location_, next, order));
+  }
+  T fetch_sub(T by, std::memory_order order) { return fetch_add(static_cast<T>(T{0} - by), order); }
 
  private:
   size_t location_;

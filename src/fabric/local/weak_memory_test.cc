@@ -288,8 +288,10 @@ struct WindowState {
   unsigned used = 0;
 };
 
-std::string window_outcome(const Planted& planted, uint64_t* runs = nullptr, uint64_t* used = nullptr) {
-  constexpr uint64_t lent = 0x501;
+// `after_another`: while the server uses the window it meets another one that had the same permit before.
+std::string window_outcome(const Planted& planted, uint64_t* runs = nullptr, uint64_t* used = nullptr,
+                           bool after_another = false) {
+  constexpr uint64_t earlier = 0x401, lent = 0x501;
   std::unique_ptr<WindowState> state;
   Machine machine(planted);
   const std::string failure = machine.explore([&](Machine& m) {
@@ -306,10 +308,11 @@ std::string window_outcome(const Planted& planted, uint64_t* runs = nullptr, uin
       }
       Platform::write(state->memory.data(), &mine, 1);
     });
-    m.add([&, theirs] {
-      for (int slice = 0; slice < 2; ++slice) {
+    m.add([&, &m = m, theirs] {
+      for (int slice = after_another ? 1 : 0; slice < 2; ++slice) {
         state->idle = false;
         const auto use = [&] {
+          if (after_another) use_window<Platform>(state->permit, state->busy, earlier, [&m] { m.fail("withdrawn"); });
           std::byte before;
           Platform::read(&before, state->memory.data(), 1);
           Platform::write(state->memory.data(), &theirs, 1);
@@ -337,6 +340,14 @@ TEST(WeakMemory, AWithdrawnWindowIsNotTouchedAnyMore) {
   for (const size_t side : {size_t{0}, size_t{1}}) {
     EXPECT_TRUE(window_outcome({.what = What::fence, .thread = side}).starts_with("a race")) << side;
   }
+}
+
+// A device copies for longer than the call that begins the copy, and a permit is lent again once its window is over.
+TEST(WeakMemory, AnotherWindowOfTheSamePermitDoesNotEndTheUseOfThisOne) {
+  uint64_t runs = 0, used = 0;
+  EXPECT_EQ(window_outcome({}, &runs, &used, /*after_another=*/true), "");
+  EXPECT_GT(runs, 100u);
+  EXPECT_GT(used, 10u);
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "base/client_counts.h"
+#include "base/fair_share.h"
 #include "base/log.h"
+#include "fabric/ofi/address.h"
 #include "fabric/ofi/metrics.h"
 #include "fabric/ofi/window.h"
 
@@ -29,6 +32,15 @@ bool serves(const DataEndpoint& endpoint, DataPool::Lender lender) {
   return !endpoint.peers().empty() && lender_of(*endpoint.peers().front()) == lender;
 }
 
+std::string client_at(std::string_view name) {
+  const auto socket = decode_socket_name(name);
+  return socket ? client_of(socket->ip.to_string()) : std::string(name);
+}
+
+bool serves_client(const DataEndpoint& endpoint, const DataPeer& of) {
+  return std::ranges::any_of(endpoint.peers(), [&](const auto& peer) { return peer->client == of.client; });
+}
+
 }  // namespace
 
 DataPool::DataPool(Core& core, Domain& domain, const memory::Arena& arena, const Options& options, size_t depth)
@@ -50,6 +62,7 @@ Result<std::unique_ptr<Window>> DataPool::open_window(Lender lender, std::string
     peer = std::make_shared<DataPeer>();
     peer->key = std::move(key);
     peer->name = name;
+    peer->client = client_at(name);
   }
   // Bound now, so that a full pool is detected before anything else is done for the request.
   const std::shared_ptr<DataPeer> kept = peer;
@@ -85,13 +98,23 @@ Result<void> DataPool::bind(const std::shared_ptr<DataPeer>& peer) {
   if (peer->endpoint != nullptr) return {};
   DataEndpoint* endpoint = nullptr;
   const Lender lender = lender_of(*peer);
-  if (make_room(lender)) {
+  // Who has its part already shares its own endpoints, or gives up an idle one of them.
+  const bool of_its_own = lender == Lender::session && has_its_share(*peer);
+  const bool of_tokens = lender == Lender::token && tokens_have_their_part();
+  const bool is_new = !of_its_own && !of_tokens && endpoints_.size() < options_.data_endpoints_max;
+  const auto dropped = [&](const DataEndpoint& one) {
+    return (!of_its_own || serves_client(one, *peer)) && (!of_tokens || serves(one, Lender::token));
+  };
+  const auto shared = [&](const DataEndpoint& one) {
+    return serves(one, lender) && (!of_its_own || serves_client(one, *peer));
+  };
+  if (is_new || drop_least_used(dropped)) {
     VB_ASSIGN(auto opened, DataEndpoint::open(domain_, depth_, settle_, core_.io()));
     endpoint = endpoints_.emplace_back(std::move(opened)).get();
     DataMetrics::of_process().endpoints_opened.add();
     DataMetrics::of_process().endpoints.add(1);
   } else {
-    endpoint = room_for_one_more(lender);
+    endpoint = room_for_one_more(shared);
   }
   if (endpoint == nullptr) return fail(Errc::slow_down, "fabric: every data endpoint is taken");
   peer->connect_by = deadline_in(options_.connect_deadline);
@@ -103,18 +126,18 @@ bool DataPool::tokens_have_their_part() const {
   return static_cast<size_t>(of_tokens) >= options_.data_endpoints_max - options_.data_endpoints_max / 4;
 }
 
-// Whether a new endpoint may be opened for it, if need be after dropping an idle one.
-bool DataPool::make_room(Lender lender) {
-  const bool only_of_tokens = lender == Lender::token && tokens_have_their_part();
-  if (!only_of_tokens && endpoints_.size() < options_.data_endpoints_max) return true;
-  return drop_least_used(only_of_tokens);
+// A client's sessions name any ports, so there may be any number of them.
+bool DataPool::has_its_share(const DataPeer& peer) const {
+  const auto own = std::ranges::count_if(
+      endpoints_, [&](const auto& one) { return serves(*one, Lender::session) && serves_client(*one, peer); });
+  return own != 0 && !fits_fair_share(endpoints_.size(), static_cast<uint64_t>(own), 1, options_.data_endpoints_max);
 }
 
 // Peers share an endpoint only at the limit: an idle one is dropped first.
-DataEndpoint* DataPool::room_for_one_more(Lender lender) {
+DataEndpoint* DataPool::room_for_one_more(const Among& among) {
   DataEndpoint* best = nullptr;
   for (const auto& endpoint : endpoints_) {
-    if (!endpoint->has_room() || !serves(*endpoint, lender)) continue;
+    if (!endpoint->has_room() || !among(*endpoint)) continue;
     if (best == nullptr || (best->busy() && !endpoint->busy()) ||
         (best->busy() == endpoint->busy() && endpoint->peers().size() < best->peers().size())) {
       best = endpoint.get();
@@ -124,11 +147,11 @@ DataEndpoint* DataPool::room_for_one_more(Lender lender) {
 }
 
 // Closes the least recently used endpoint without open windows.
-bool DataPool::drop_least_used(bool only_of_tokens) {
+bool DataPool::drop_least_used(const Among& among) {
   DataEndpoint* oldest = nullptr;
   SteadyClock::time_point oldest_at = SteadyClock::time_point::max();
   for (const auto& endpoint : endpoints_) {
-    if (only_of_tokens && !serves(*endpoint, Lender::token)) continue;
+    if (!among(*endpoint)) continue;
     SteadyClock::time_point used_at{};
     bool idle = !endpoint->busy();
     for (const auto& peer : endpoint->peers()) {

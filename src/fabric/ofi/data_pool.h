@@ -2,6 +2,7 @@
 // bounded, recycled on failure.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -24,7 +25,7 @@ class DataPool {
   enum class Lender : char { session = 's', token = 't' };
 
   // A window of the peer with this (checked) endpoint name. slow_down when every endpoint is taken. A quarter of them
-  // is kept for sessions.
+  // is kept for sessions, and the sessions of one client have a fair share (base/fair_share.h).
   Result<std::unique_ptr<Window>> open_window(Lender lender, std::string_view name, const WindowDescriptor& lent,
                                               Access access);
   // Fails the session's operations in flight.
@@ -48,8 +49,9 @@ class DataPool {
   void expire_waiting(SteadyClock::time_point now);
   bool fits(const DataPeer& peer, const Transfer& transfer) const;
   Result<void> bind(const std::shared_ptr<DataPeer>& peer);
-  DataEndpoint* room_for_one_more(Lender lender);
-  bool drop_least_used(bool only_of_tokens);
+  using Among = std::function<bool(const DataEndpoint&)>;
+  DataEndpoint* room_for_one_more(const Among& among);
+  bool drop_least_used(const Among& among);
   void recycle(DataEndpoint& endpoint, const char* reason);
   void recycle_all(const std::vector<DataEndpoint*>& endpoints, const char* reason);
   std::vector<Transfer*> retire(DataEndpoint& endpoint, const char* reason);
@@ -59,7 +61,7 @@ class DataPool {
   void resume_finished();
   void close_window(const std::shared_ptr<DataPeer>& peer);
   bool tokens_have_their_part() const;
-  bool make_room(Lender lender);
+  bool has_its_share(const DataPeer& peer) const;
 
   Core& core_;
   Domain& domain_;

@@ -23,6 +23,7 @@ class DataEndpoint;
 struct DataPeer {
   std::string key;                     // in the pool: its lender's kind and its name
   std::string name;                    // its endpoint name, checked
+  std::string client;                  // whose it is: a client may have any number of names
   DataEndpoint* endpoint = nullptr;    // null: not connected, or its endpoint was recycled
   fi_addr_t address = FI_ADDR_UNSPEC;  // in that endpoint's address vector
   bool connected = false;              // an operation was accepted on this endpoint

@@ -502,6 +502,37 @@ TEST(OfiWindows, OfTokensLeaveEndpointsToSessions) {
   server.call([&] { window->reset(); });
 }
 
+TEST(OfiWindows, OfSessionsOfOneClientLeaveEndpointsToOthers) {
+  Options options = testing::test_options();
+  options.data_endpoints_max = 4;
+  TestServer server(options);
+  ASSERT_TRUE(server.fabric);
+  TestClient client;
+  const auto own = decode_socket_name(client.link->address());
+  ASSERT_TRUE(own);
+  Port& port = server.fabric->port();
+  std::vector<std::unique_ptr<Window>> windows;
+  // Of a session that says that it listens there.
+  const auto open_at = [&](const EndpointAddress& address) {
+    return server.call([&]() -> Errc {
+      const auto peer = port.add_peer(encode_socket_name(address));
+      if (!peer) return peer.error().code;
+      auto window = port.open_window(*peer, WindowDescriptor{0, 4096, 1}, Access::server_writes);
+      if (!window) return window.error().code;
+      windows.push_back(std::move(*window));
+      return Errc::ok;
+    });
+  };
+  size_t taken = 0;
+  for (uint16_t at = 20'000; at < 20'100 && open_at({own->ip, at}) == Errc::ok; ++at) ++taken;
+  EXPECT_EQ(taken, 8u) << "two endpoints of four, with four peers each";
+  EXPECT_EQ(open_at({own->ip, 20'200}), Errc::slow_down);
+  EXPECT_EQ(open_at({boost::asio::ip::make_address("192.0.2.7"), 20'000}), Errc::ok);
+  const std::string name = encode_socket_name({boost::asio::ip::make_address("192.0.2.8"), 20'000});
+  EXPECT_TRUE(Opened(server, name, WindowDescriptor{0, 4096, 1}, Access::server_writes).window);
+  server.call([&] { windows.clear(); });
+}
+
 TEST(OfiWindows, OfGoneClientsDoNotPileUp) {
   Options options = testing::test_options();
   options.data_endpoints_max = 4;

@@ -49,6 +49,7 @@ struct BucketAccess {
   std::shared_ptr<const std::vector<LifecycleRule>> lifecycle;
   std::shared_ptr<const NotificationRules> notifications;  // by each change; null: none
 
+  store::BucketMade made() const { return {.created_us = created_us, .owner = owner}; }
   bool lists_count() const { return ownership != Ownership::bucket_owner_enforced; }
   bool groups_count() const { return !block.ignore_acls; }
   bool has_quota() const { return limits != nullptr || owner_limits != nullptr; }

@@ -56,7 +56,7 @@ TEST_F(AccessTest, AnAccountThatIsGoneMakesNoBucket) {
   EXPECT_EQ(as(alice_, "PUT", "/late").code, "InvalidAccessKeyId");
   EXPECT_EQ(as(auth::superuser(), "HEAD", "/late").status, 404) << "one failure left it";
   store.before_bucket_removal = [&]() -> Task<> {
-    (void)co_await store.remove_bucket("late", std::nullopt);
+    (void)co_await store.remove_bucket("late");
     store::BucketInfo other;
     other.name = "late";
     other.owner = "bob";

@@ -31,7 +31,7 @@ Task<> take_back(Service& service, std::string bucket, store::BucketMade made) {
   auto pause = std::chrono::milliseconds(50);
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   for (int tries = 1;; ++tries) {
-    const auto removed = co_await service.store.remove_bucket(bucket, made);
+    const auto removed = co_await service.store.remove_bucket({bucket, made});
     note_change(service, bucket, removed);
     if (removed || removed.error() == Errc::no_such_bucket) co_return;
     const bool last = tries == tries_max || removed.error() == Errc::bucket_not_empty;
@@ -48,8 +48,9 @@ Task<> take_back(Service& service, std::string bucket, store::BucketMade made) {
 
 }  // namespace
 
-Task<Result<void>> create_bucket(Service& service, const Call& caller, const std::string& bucket,
-                                 store::Durability durability, bool object_lock, std::string_view location) {
+Task<Result<store::BucketMade>> create_bucket(Service& service, const Call& caller, const std::string& bucket,
+                                              store::Durability durability, bool object_lock,
+                                              std::string_view location) {
   VB_CO_TRY(authorize_service(service, caller, action::create_bucket, bucket, location));
   VB_CO_TRY(check_bucket_name(bucket));
   if (is_directory_bucket(bucket)) VB_CO_TRY(check_zone(service, bucket));
@@ -73,7 +74,8 @@ Task<Result<void>> create_bucket(Service& service, const Call& caller, const std
     VB_CO_ASSIGN(const store::BucketInfo present, co_await service.store.bucket(bucket));
     if (present.owner == owner_of(caller)) co_return fail(Errc::bucket_already_owned_by_you, "create bucket");
   }
-  co_return created;
+  VB_CO_TRY(created);
+  co_return made;
 }
 
 Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller, const std::string& bucket) {
@@ -82,8 +84,8 @@ Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller
 }
 
 Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std::string& bucket) {
-  VB_CO_TRY(co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
-  auto removed = co_await service.store.remove_bucket(bucket);
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
+  auto removed = co_await service.store.remove_bucket({bucket, access->made()});
   if (removed) service.limits->forget(bucket, service.access->now(bucket));
   note_change(service, bucket, removed);
   co_return removed;

@@ -13,10 +13,10 @@ class AskedStore final : public store::in_memory::TestStore {
     ++lists;
     return TestStore::buckets_of(std::move(which));
   }
-  Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override {
+  Task<Result<void>> remove_document(store::NamedBucket bucket, std::string_view name) override {
     ++removals;
     if (const auto happens = std::exchange(before_removal, nullptr)) happens();
-    return TestStore::remove_document(bucket, name);
+    return TestStore::remove_document(std::move(bucket), name);
   }
   size_t lists = 0, removals = 0;
   std::function<void()> before_removal{};

@@ -53,28 +53,28 @@ void note_change(Service& service, const std::string& bucket, const Result<void>
   if (outcome || !is_refusal(outcome.error().code)) service.access->changed(bucket);
 }
 
-Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text) {
+Task<Result<void>> keep_document(Service& service, store::NamedBucket bucket, std::string_view name, std::string text) {
   auto done = co_await service.store.set_document(bucket, name, std::move(text));
-  if (!is_in_no_record(name)) note_change(service, bucket, done);
+  if (!is_in_no_record(name)) note_change(service, std::string(bucket.name), done);
   co_return done;
 }
 
-Task<Result<void>> replace_document(Service& service, const std::string& bucket, std::string_view name,
+Task<Result<void>> replace_document(Service& service, store::NamedBucket bucket, std::string_view name,
                                     store::Document was, std::string text) {
   const bool none = was == nullptr && text.empty();
   auto done = co_await service.store.replace_document(bucket, name, std::move(was), std::move(text));
-  if (!(none && done) && !is_in_no_record(name)) note_change(service, bucket, done);
+  if (!(none && done) && !is_in_no_record(name)) note_change(service, std::string(bucket.name), done);
   co_return done;
 }
 
-Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name) {
-  const uint64_t generation = service.access->now(bucket);
-  const auto there = co_await service.store.document(bucket, name);
+Task<Result<void>> drop_document(Service& service, store::NamedBucket bucket, std::string_view name) {
+  const uint64_t generation = service.access->now(bucket.name);
+  const auto there = co_await service.store.document(bucket.name, name);
   // Committed even if there is none: of a change that failed the store may not know whether a crash brings it back.
   auto done = co_await service.store.remove_document(bucket, name);
   // One that another request has set meanwhile has made, or will make, the number another one.
-  const bool none = !there && there.error() == Errc::not_found && service.access->now(bucket) == generation;
-  if (!none && !is_in_no_record(name)) note_change(service, bucket, done);
+  const bool none = !there && there.error() == Errc::not_found && service.access->now(bucket.name) == generation;
+  if (!none && !is_in_no_record(name)) note_change(service, std::string(bucket.name), done);
   co_return done;
 }
 

@@ -36,12 +36,12 @@ bool binds_root(const store::Document& policy, const store::Document& binding);
 void note_change(Service& service, const std::string& bucket, const Result<void>& outcome);
 
 // Sets or removes one. A change of what access records are made of makes the bucket's cached ones stale. To remove one
-// that is not there makes none stale; it is committed all the same.
-Task<Result<void>> keep_document(Service& service, const std::string& bucket, std::string_view name, std::string text);
+// that is not there makes none stale; it is committed all the same. The bucket's name outlives the call.
+Task<Result<void>> keep_document(Service& service, store::NamedBucket bucket, std::string_view name, std::string text);
 // keep_document() if the document is still `was` (null: none of that name), or drop_document() if `text` is empty;
 // precondition_failed.
-Task<Result<void>> replace_document(Service& service, const std::string& bucket, std::string_view name,
+Task<Result<void>> replace_document(Service& service, store::NamedBucket bucket, std::string_view name,
                                     store::Document was, std::string text);
-Task<Result<void>> drop_document(Service& service, const std::string& bucket, std::string_view name);
+Task<Result<void>> drop_document(Service& service, store::NamedBucket bucket, std::string_view name);
 
 }  // namespace verbena::s3

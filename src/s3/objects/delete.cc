@@ -13,6 +13,7 @@ Task<Result<store::Removed>> remove_with_room(Service& service, BucketAccessPtr 
     VB_CO_ASSIGN(room, co_await reserve_marker(service, *access));
     request.may_add_marker = room.may_add;
   }
+  request.bucket_created_us = access->created_us;
   auto removed = co_await service.store.remove(access->name, key, std::move(request));
   if (!removed && removed.error() == Errc::quota_exceeded) count_marker_refusal();
   co_return removed;

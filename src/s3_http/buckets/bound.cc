@@ -53,14 +53,14 @@ Task<Result<void>> serve_put_bound(Context& context) {
   if (held && held->bucket.objects > bounded_objects_max) {
     co_return fail(Errc::invalid_bucket_state, "A bucket of more than 4194304 objects cannot be bounded.");
   }
-  VB_CO_TRY(co_await keep_document(context.service, context.bucket, bound_document, bound_xml(settings)));
+  VB_CO_TRY(co_await keep_document(context.service, context.made_bucket(), bound_document, bound_xml(settings)));
   // A bound that shrinks is met now, not with the next request.
   VB_CO_TRY(co_await bucket_access(context.service, context.bucket));
   co_return Result<void>();
 }
 
 Task<Result<void>> serve_delete_bound(Context& context) {
-  VB_CO_TRY(co_await drop_document(context.service, context.bucket, bound_document));
+  VB_CO_TRY(co_await drop_document(context.service, context.made_bucket(), bound_document));
   reply_no_content(context);
   co_return Result<void>();
 }

@@ -46,8 +46,8 @@ Result<std::optional<bool>> read_append_setting(const Context& context) {
 }
 
 Task<Result<void>> keep_append_setting(Context& context, bool enabled) {
-  if (enabled) co_return co_await keep_document(context.service, context.bucket, append_document, "enabled");
-  co_return co_await drop_document(context.service, context.bucket, append_document);
+  if (enabled) co_return co_await keep_document(context.service, context.made_bucket(), append_document, "enabled");
+  co_return co_await drop_document(context.service, context.made_bucket(), append_document);
 }
 
 // Whether entity tags are no MD5s, if the request says so.
@@ -64,8 +64,8 @@ Result<std::optional<bool>> read_etag_setting(const Context& context) {
 
 Task<Result<void>> keep_etag_setting(Context& context, bool fast) {
   if (is_directory_bucket(context.bucket)) co_return Result<void>();  // they are fast
-  if (fast) co_return co_await keep_document(context.service, context.bucket, etag_document, "fast");
-  co_return co_await drop_document(context.service, context.bucket, etag_document);
+  if (fast) co_return co_await keep_document(context.service, context.made_bucket(), etag_document, "fast");
+  co_return co_await drop_document(context.service, context.made_bucket(), etag_document);
 }
 
 // The initial properties of a new bucket.
@@ -112,15 +112,16 @@ Result<void> authorize_new_bucket(const Context& context, const NewBucketAccess&
 
 Task<Result<void>> keep_bucket_access(Context& context, const NewBucketAccess& wanted, const std::optional<Acl>& acl) {
   if (wanted.ownership) {
-    VB_CO_TRY(
-        co_await keep_document(context.service, context.bucket, ownership_document, ownership_xml(*wanted.ownership)));
+    VB_CO_TRY(co_await keep_document(context.service, context.made_bucket(), ownership_document,
+                                     ownership_xml(*wanted.ownership)));
   }
   if (!wanted.tags.empty()) {
-    VB_CO_TRY(co_await keep_document(context.service, context.bucket, tagging_document, tagging_xml(wanted.tags)));
+    VB_CO_TRY(
+        co_await keep_document(context.service, context.made_bucket(), tagging_document, tagging_xml(wanted.tags)));
   }
   if (!acl) co_return Result<void>();
-  if (is_private(*acl)) co_return co_await drop_document(context.service, context.bucket, acl_document);
-  co_return co_await keep_document(context.service, context.bucket, acl_document, encode_acl(*acl));
+  if (is_private(*acl)) co_return co_await drop_document(context.service, context.made_bucket(), acl_document);
+  co_return co_await keep_document(context.service, context.made_bucket(), acl_document, encode_acl(*acl));
 }
 
 // S3 has no right for durability: only the root of the bucket's owner may change it.
@@ -129,19 +130,25 @@ Task<Result<void>> change_durability(Context& context, const BucketAccess& acces
   if (info.durability == wanted) co_return Result<void>();
   if (!is_owners_root(context.caller(), access))
     co_return fail(Errc::access_denied, "durability: not the owner's root");
-  co_return co_await context.service.store.set_durability(context.bucket, wanted);
+  co_return co_await context.service.store.set_durability(context.made_bucket(), wanted);
 }
 
-// Likewise.
+// Likewise. A creation that is repeated, for its answer was lost, changes nothing and is not refused.
 Task<Result<void>> change_appends(Context& context, bool enabled) {
+  const auto kept = co_await context.service.store.document(context.bucket, append_document);
+  if (!kept && !(kept.error() == Errc::not_found)) co_return std::unexpected(kept.error());
+  if (kept.has_value() == enabled) co_return Result<void>();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   if (!is_owners_root(context.caller(), *access)) co_return fail(Errc::access_denied, "append: not the owner's root");
+  context.made = access->made();
   co_return co_await keep_append_setting(context, enabled);
 }
 
 Task<Result<void>> change_etags(Context& context, bool fast) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
+  if (access->opaque_etags == fast) co_return Result<void>();
   if (!is_owners_root(context.caller(), *access)) co_return fail(Errc::access_denied, "etag: not the owner's root");
+  context.made = access->made();
   co_return co_await keep_etag_setting(context, fast);
 }
 
@@ -156,6 +163,7 @@ Task<Result<void>> check_is_locked(Context& context) {
 Task<Result<void>> change_bucket(Context& context, const NewBucketAccess& wanted,
                                  const std::optional<store::Durability>& durability) {
   VB_CO_ASSIGN(const BucketAccessPtr present, co_await bucket_access(context.service, context.bucket));
+  context.made = present->made();
   BucketAccess access = *present;
   if (wanted.ownership) {
     const Asked asked{action::put_ownership};
@@ -222,7 +230,7 @@ Task<Result<void>> serve_create_bucket(Context& context) {
     if (appends) VB_CO_TRY(co_await change_appends(context, *appends));
     if (fast_etags) VB_CO_TRY(co_await change_etags(context, *fast_etags));
   } else {
-    VB_CO_TRY(std::move(created));
+    VB_CO_ASSIGN(context.made, std::move(created));
     const std::string_view owner = owner_of(context.caller());
     std::optional<Acl> acl;
     if (wanted_access.acl.any()) acl = make_acl(wanted_access.acl, owner, owner);

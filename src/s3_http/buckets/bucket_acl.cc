@@ -17,8 +17,8 @@ Task<Result<void>> serve_put_bucket_acl(Context& context) {
   VB_CO_ASSIGN(const AclRequest request, co_await read_acl_request(context));
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
   VB_CO_ASSIGN(const Acl acl, wanted_acl(context, request, *access, access->owner));
-  if (is_private(acl)) co_return co_await drop_document(context.service, context.bucket, acl_document);
-  co_return co_await keep_document(context.service, context.bucket, acl_document, encode_acl(acl));
+  if (is_private(acl)) co_return co_await drop_document(context.service, context.made_bucket(), acl_document);
+  co_return co_await keep_document(context.service, context.made_bucket(), acl_document, encode_acl(acl));
 }
 
 }  // namespace verbena::s3

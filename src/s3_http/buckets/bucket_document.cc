@@ -21,11 +21,11 @@ Task<Result<void>> reply_document(Context& context, std::string_view name, Errc 
 }
 
 Task<Result<void>> put_document(Context& context, std::string_view name, std::string xml) {
-  co_return co_await keep_document(context.service, context.bucket, name, std::move(xml));
+  co_return co_await keep_document(context.service, context.made_bucket(), name, std::move(xml));
 }
 
 Task<Result<void>> delete_document(Context& context, std::string_view name) {
-  VB_CO_TRY(co_await drop_document(context.service, context.bucket, name));
+  VB_CO_TRY(co_await drop_document(context.service, context.made_bucket(), name));
   reply_no_content(context);
   co_return Result<void>();
 }

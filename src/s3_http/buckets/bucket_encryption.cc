@@ -83,12 +83,12 @@ Task<Result<void>> serve_put_encryption(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, request_bytes_max));
   VB_CO_ASSIGN(const EncryptionWish wish, parse_configuration(context.service.encryption, text));
   if (context.service.encryption.keys == nullptr) co_return fail(Errc::not_implemented, "The server has no key file.");
-  co_return co_await keep_document(context.service, context.bucket, encryption_document,
+  co_return co_await keep_document(context.service, context.made_bucket(), encryption_document,
                                    format_default_encryption(wish));
 }
 
 Task<Result<void>> serve_delete_encryption(Context& context) {
-  VB_CO_TRY(co_await drop_document(context.service, context.bucket, encryption_document));
+  VB_CO_TRY(co_await drop_document(context.service, context.made_bucket(), encryption_document));
   reply_no_content(context);
   co_return Result<void>();
 }

@@ -37,8 +37,8 @@ Task<Result<store::Document>> read_binding(Context& context) {
 
 // `text` null: removes it.
 Task<Result<void>> keep_policy(Context& context, const store::Document& text) {
-  if (text == nullptr) return drop_document(context.service, context.bucket, policy_document);
-  return keep_document(context.service, context.bucket, policy_document, *text);
+  if (text == nullptr) return drop_document(context.service, context.made_bucket(), policy_document);
+  return keep_document(context.service, context.made_bucket(), policy_document, *text);
 }
 
 // A policy and what says that it binds the owner's root are two documents. The policy is set first, so that one that is
@@ -56,8 +56,8 @@ Task<Result<void>> change_policy(Context& context, store::Document text, bool is
       VB_CO_TRY(co_await keep_policy(context, text));
     }
     std::string binding = is_confirmed ? policy_binding(*text) : std::string();
-    auto bound =
-        co_await replace_document(context.service, context.bucket, policy_binding_document, was, std::move(binding));
+    auto bound = co_await replace_document(context.service, context.made_bucket(), policy_binding_document, was,
+                                           std::move(binding));
     if (!bound && bound.error() == Errc::precondition_failed) continue;
     if (!bound || !unbinds_first) co_return bound;
     co_return co_await keep_policy(context, text);

@@ -57,7 +57,7 @@ Task<Result<void>> change_tags(Context& context, const std::function<void(store:
     VB_CO_ASSIGN(store::Tags tags, parse_kept(was));
     change(tags);
     VB_CO_TRY(check_tags(tags, bucket_tags_max));
-    auto done = co_await context.service.store.replace_document(context.bucket, tagging_document, std::move(was),
+    auto done = co_await context.service.store.replace_document(context.made_bucket(), tagging_document, std::move(was),
                                                                 tagging_xml(tags));
     if (!done && done.error() == Errc::precondition_failed) continue;
     co_return done;

@@ -40,11 +40,11 @@ Task<Result<void>> serve_put_bucket_lifecycle(Context& context) {
   }
   VB_CO_TRY(document);
   context.reply_header(minimum_header, minimum);
-  co_return co_await keep_document(context.service, context.bucket, lifecycle_document, std::move(*document));
+  co_return co_await keep_document(context.service, context.made_bucket(), lifecycle_document, std::move(*document));
 }
 
 Task<Result<void>> serve_delete_bucket_lifecycle(Context& context) {
-  VB_CO_TRY(co_await drop_document(context.service, context.bucket, lifecycle_document));
+  VB_CO_TRY(co_await drop_document(context.service, context.made_bucket(), lifecycle_document));
   reply_no_content(context);
   co_return Result<void>();
 }

@@ -48,12 +48,12 @@ Task<Result<void>> serve_put_logging(Context& context) {
   VB_CO_TRY(co_await context.service.store.bucket(context.bucket));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, logging_bytes_max));
   VB_CO_ASSIGN(const auto rule, parse_logging(&context.service, text));
-  if (!rule) co_return co_await drop_document(context.service, context.bucket, logging_document);
+  if (!rule) co_return co_await drop_document(context.service, context.made_bucket(), logging_document);
   if (context.service.request_log == nullptr) co_return fail(Errc::not_implemented, "bucket logging");
   VB_CO_TRY(co_await check_target(context, *rule));
   context.service.request_log->use();
   std::string xml = logging_xml(context.service, *rule);
-  co_return co_await keep_document(context.service, context.bucket, logging_document, std::move(xml));
+  co_return co_await keep_document(context.service, context.made_bucket(), logging_document, std::move(xml));
 }
 
 }  // namespace verbena::s3

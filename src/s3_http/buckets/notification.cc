@@ -41,7 +41,7 @@ Task<Result<void>> serve_put_notification(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, notification_bytes_max));
   VB_CO_ASSIGN(const NotificationRules rules, parse_notification(text, context.service.region));
   if (rules.empty()) {
-    co_return co_await drop_document(context.service, context.bucket, notification_document);
+    co_return co_await drop_document(context.service, context.made_bucket(), notification_document);
   }
   VB_CO_TRY(check_targets(context, rules));
   // botocore writes "True". The targets get the test event first: if a target's queue is full, nothing is changed.
@@ -49,7 +49,8 @@ Task<Result<void>> serve_put_notification(Context& context) {
     const auto test = announce_test(context.service, info, context.caller(), rules);
     VB_CO_TRY(co_await context.service.store.announce(context.bucket, test));
   }
-  co_return co_await keep_document(context.service, context.bucket, notification_document, notification_xml(rules));
+  co_return co_await keep_document(context.service, context.made_bucket(), notification_document,
+                                   notification_xml(rules));
 }
 
 }  // namespace verbena::s3

@@ -131,7 +131,9 @@ Task<Result<void>> serve_delete_object(Context& context) {
 }
 
 Task<Result<void>> serve_delete_objects(Context& context) {
-  VB_CO_TRY(co_await could_act_on_some(context, action::delete_object));
+  // Each key is authorized by itself: one with a version by another action.
+  const auto keys = co_await could_act_on_some(context, action::delete_object);
+  if (!keys) VB_CO_TRY(co_await could_act_on_some(context, action::delete_version));
   VB_CO_TRY(require_digest(context));
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, xml_bytes_max));
   VB_CO_ASSIGN(const DeleteDocument document, co_await read_beside(text, parse_delete));

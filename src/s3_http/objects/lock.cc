@@ -127,7 +127,7 @@ Task<Result<void>> serve_put_bucket_lock(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, lock_document_max));
   VB_CO_ASSIGN(const store::BucketLock lock, parse_configuration(text));
   VB_CO_TRY(co_await check_unbounded(context));
-  co_return co_await context.service.store.set_lock(context.bucket, lock);
+  co_return co_await context.service.store.set_lock(context.made_bucket(), lock);
 }
 
 Task<Result<void>> serve_object_retention(Context& context) {

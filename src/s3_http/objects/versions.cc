@@ -155,7 +155,7 @@ Task<Result<void>> serve_put_bucket_versioning(Context& context) {
   VB_CO_ASSIGN(const std::string text, co_await read_document(context, versioning_document_max));
   VB_CO_ASSIGN(const store::Versioning versioning, parse_versioning(text));
   VB_CO_TRY(co_await check_unbounded(context));
-  co_return co_await context.service.store.set_versioning(context.bucket, versioning);
+  co_return co_await context.service.store.set_versioning(context.made_bucket(), versioning);
 }
 
 }  // namespace verbena::s3

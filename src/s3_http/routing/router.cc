@@ -307,6 +307,7 @@ Task<Result<void>> admit(Context& context, const Operation& operation) {
       context.error_fields.emplace_back("ResourceType", "BUCKETPOLICY");
     }
     VB_CO_TRY(may);
+    context.made = (*may)->made();
     context.action = operation.action;
   }
   if (context.control) VB_CO_TRY(co_await check_control_account(context));

@@ -88,6 +88,33 @@ TEST_P(DocumentStore, RefusesNamesAndSizesOutOfBounds) {
   EXPECT_EQ(t.document("none", "cors").error(), Errc::no_such_bucket);
 }
 
+// A change that was authorized for one bucket does not reach another that has its name by then.
+TEST_P(DocumentStore, IsNotChangedInAnotherBucketOfTheName) {
+  auto& t = *rig_;
+  const auto made = [&t]() -> BucketMade {
+    const auto info = t.run(t.engine().bucket("b"));
+    return {.created_us = info->created_us, .owner = info->owner};
+  };
+  const BucketMade earlier = made();
+  EXPECT_TRUE(t.run(t.engine().set_document({"b", earlier}, "own", "1")));
+  EXPECT_TRUE(t.run(t.engine().remove_document({"b", earlier}, "own")));
+  ASSERT_TRUE(t.run(t.engine().remove_bucket({"b", earlier})));
+  ASSERT_TRUE(t.run(t.engine().create_bucket({.name = "b", .created_us = earlier.created_us + 1, .owner = "root"})));
+  ASSERT_TRUE(t.set_document("b", "kept", "new"));
+  EXPECT_EQ(t.run(t.engine().set_document({"b", earlier}, "own", "1")).error(), Errc::no_such_bucket);
+  EXPECT_EQ(t.run(t.engine().remove_document({"b", earlier}, "kept")).error(), Errc::no_such_bucket);
+  EXPECT_EQ(t.run(t.engine().replace_document({"b", earlier}, "own", nullptr, "1")).error(), Errc::no_such_bucket);
+  EXPECT_EQ(t.run(t.engine().set_versioning({"b", earlier}, Versioning::enabled)).error(), Errc::no_such_bucket);
+  EXPECT_EQ(t.run(t.engine().set_lock({"b", earlier}, {})).error(), Errc::no_such_bucket);
+  EXPECT_EQ(t.run(t.engine().set_durability({"b", earlier}, Durability::sync)).error(), Errc::no_such_bucket);
+  EXPECT_EQ(t.run(t.engine().remove_bucket({"b", earlier})).error(), Errc::no_such_bucket);
+  EXPECT_EQ(t.run(t.engine().remove("b", "key", {.bucket_created_us = earlier.created_us})).error(),
+            Errc::no_such_bucket);
+  EXPECT_TRUE(t.run(t.engine().document("b", "kept")));
+  EXPECT_EQ(t.run(t.engine().document("b", "own")).error(), Errc::not_found);
+  EXPECT_TRUE(t.run(t.engine().set_document({"b", made()}, "own", "2")));
+}
+
 TEST_P(DocumentStore, GoesWithItsBucket) {
   t.make_bucket("other");
   ASSERT_TRUE(t.set_document("b", "cors", "x"));

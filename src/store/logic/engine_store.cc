@@ -148,6 +148,14 @@ constexpr size_t rows_at_once = 256, passed_rows_at_once = 768;
 
 // Buckets.
 
+// What follows changes the bucket that was found, by its id: another one that gets its name meanwhile stays as it is.
+static Result<void> check_made(const Bucket& found, const NamedBucket& wanted) {
+  if (!wanted.made) return {};
+  const BucketInfo info = found.info();
+  if (info.created_us == wanted.made->created_us && info.owner == wanted.made->owner) return {};
+  return fail(Errc::no_such_bucket, "another bucket has the name by now");
+}
+
 Task<Result<void>> EngineStore::create_bucket(BucketInfo bucket, uint64_t owners_max) {
   auto context = context_;
   const BucketRoom room(context->buckets, bucket.owner, bucket.name, owners_max);
@@ -164,9 +172,10 @@ Task<Result<BucketInfo>> EngineStore::bucket(std::string_view name) {
   co_return found->info();
 }
 
-Task<Result<void>> EngineStore::set_durability(std::string_view name, Durability durability) {
+Task<Result<void>> EngineStore::set_durability(NamedBucket bucket, Durability durability) {
   auto context = context_;
-  VB_CO_BUCKET(auto found, context, name);
+  VB_CO_BUCKET(auto found, context, bucket.name);
+  VB_CO_TRY(check_made(*found, bucket));
   auto edit = [durability](BucketInfo& info) -> Result<void> {
     info.durability = durability;
     return {};
@@ -186,9 +195,10 @@ Task<Result<void>> EngineStore::set_durability(std::string_view name, Durability
   co_return settled;
 }
 
-Task<Result<void>> EngineStore::set_versioning(std::string_view name, Versioning versioning) {
+Task<Result<void>> EngineStore::set_versioning(NamedBucket bucket, Versioning versioning) {
   auto context = context_;
-  VB_CO_BUCKET(auto found, context, name);
+  VB_CO_BUCKET(auto found, context, bucket.name);
+  VB_CO_TRY(check_made(*found, bucket));
   auto edit = [versioning](BucketInfo& info) -> Result<void> {
     if (versioning == Versioning::off && info.versioning != versioning) return fail(Errc::invalid_bucket_state);
     if (versioning == Versioning::suspended && info.lock.enabled) {
@@ -203,9 +213,10 @@ Task<Result<void>> EngineStore::set_versioning(std::string_view name, Versioning
   co_return co_await context->rows->commit(edit_bucket_change(found, edit));
 }
 
-Task<Result<void>> EngineStore::set_lock(std::string_view name, BucketLock lock) {
+Task<Result<void>> EngineStore::set_lock(NamedBucket bucket, BucketLock lock) {
   auto context = context_;
-  VB_CO_BUCKET(auto found, context, name);
+  VB_CO_BUCKET(auto found, context, bucket.name);
+  VB_CO_TRY(check_made(*found, bucket));
   auto edit = [lock](BucketInfo& info) -> Result<void> {
     if (lock.enabled && info.versioning != Versioning::enabled) {
       return fail(Errc::invalid_bucket_state,
@@ -218,14 +229,10 @@ Task<Result<void>> EngineStore::set_lock(std::string_view name, BucketLock lock)
   co_return co_await context->rows->commit(edit_bucket_change(found, edit));
 }
 
-// The change is one of the bucket that was found, by its id: another one of its name is not removed.
-Task<Result<void>> EngineStore::remove_bucket(std::string_view name, std::optional<BucketMade> made) {
+Task<Result<void>> EngineStore::remove_bucket(NamedBucket bucket) {
   auto context = context_;
-  VB_CO_BUCKET(auto found, context, name);
-  if (made) {
-    const BucketInfo info = found->info();
-    if (info.created_us != made->created_us || info.owner != made->owner) co_return fail(Errc::no_such_bucket);
-  }
+  VB_CO_BUCKET(auto found, context, bucket.name);
+  VB_CO_TRY(check_made(*found, bucket));
   Early::Shut shut(context->early, found);
   if (Early::holds_any(*found)) VB_CO_TRY(co_await context->early->settle(found));
   VB_CO_TRY(co_await context->rows->commit(remove_bucket_change(context->buckets, found)));
@@ -384,10 +391,11 @@ Task<Result<BucketAndDocuments>> EngineStore::bucket_and_documents(std::string_v
 namespace {
 
 // `was`: the document that must still be there; nullopt: any.
-Task<Result<void>> write_document(std::shared_ptr<Context> context, std::string_view bucket, std::string_view name,
+Task<Result<void>> write_document(std::shared_ptr<Context> context, NamedBucket bucket, std::string_view name,
                                   std::optional<Document> was, std::string bytes) {
   VB_CO_TRY(check_document(name, bytes));
-  VB_CO_BUCKET(auto found, context, bucket);
+  VB_CO_BUCKET(auto found, context, bucket.name);
+  VB_CO_TRY(check_made(*found, bucket));
   const DocumentRoom room(found->documents, name, bytes.size());
   if (!room) {
     co_return fail(Errc::limit_exceeded, "The configurations of all your buckets together are too large.");
@@ -397,26 +405,27 @@ Task<Result<void>> write_document(std::shared_ptr<Context> context, std::string_
       set_document_change(found, std::string(name), std::move(document), std::move(was)));
 }
 
-Task<Result<void>> erase_document(std::shared_ptr<Context> context, std::string_view bucket, std::string_view name,
+Task<Result<void>> erase_document(std::shared_ptr<Context> context, NamedBucket bucket, std::string_view name,
                                   std::optional<Document> was) {
-  VB_CO_BUCKET(auto found, context, bucket);
+  VB_CO_BUCKET(auto found, context, bucket.name);
+  VB_CO_TRY(check_made(*found, bucket));
   co_return co_await context->rows->commit(remove_document_change(found, std::string(name), std::move(was)));
 }
 
 }  // namespace
 
-Task<Result<void>> EngineStore::set_document(std::string_view bucket, std::string_view name, std::string bytes) {
-  return write_document(context_, bucket, name, std::nullopt, std::move(bytes));
+Task<Result<void>> EngineStore::set_document(NamedBucket bucket, std::string_view name, std::string bytes) {
+  return write_document(context_, std::move(bucket), name, std::nullopt, std::move(bytes));
 }
 
-Task<Result<void>> EngineStore::replace_document(std::string_view bucket, std::string_view name, Document was,
+Task<Result<void>> EngineStore::replace_document(NamedBucket bucket, std::string_view name, Document was,
                                                  std::string bytes) {
-  if (bytes.empty()) return erase_document(context_, bucket, name, std::move(was));
-  return write_document(context_, bucket, name, std::move(was), std::move(bytes));
+  if (bytes.empty()) return erase_document(context_, std::move(bucket), name, std::move(was));
+  return write_document(context_, std::move(bucket), name, std::move(was), std::move(bytes));
 }
 
-Task<Result<void>> EngineStore::remove_document(std::string_view bucket, std::string_view name) {
-  return erase_document(context_, bucket, name, std::nullopt);
+Task<Result<void>> EngineStore::remove_document(NamedBucket bucket, std::string_view name) {
+  return erase_document(context_, std::move(bucket), name, std::nullopt);
 }
 
 // Objects.
@@ -528,6 +537,9 @@ Task<Result<ObjectInfo>> EngineStore::rename(std::string_view bucket, RenameRequ
 Task<Result<Removed>> EngineStore::remove(std::string_view bucket, std::string_view key, RemoveRequest request) {
   auto context = context_;
   VB_CO_BUCKET(auto found, context, bucket);
+  if (request.bucket_created_us != 0 && request.bucket_created_us != found->created_us) {
+    co_return fail(Errc::no_such_bucket, "another bucket has the name by now");
+  }
   VB_CO_TRY(check_key(key));
   auto removal = std::make_shared<Removal>(Removal{found, std::string(key), std::move(request), {}});
   Change change = removal_change(removal);

@@ -21,10 +21,10 @@ class EngineStore : public Store, public ChangeFeeds, public EndIndex {
 
   Task<Result<void>> create_bucket(BucketInfo bucket, uint64_t owners_max = buckets_unlimited) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;
-  Task<Result<void>> set_durability(std::string_view bucket, Durability durability) override;
-  Task<Result<void>> set_versioning(std::string_view bucket, Versioning versioning) override;
-  Task<Result<void>> set_lock(std::string_view bucket, BucketLock lock) override;
-  Task<Result<void>> remove_bucket(std::string_view name, std::optional<BucketMade> made = std::nullopt) override;
+  Task<Result<void>> set_durability(NamedBucket bucket, Durability durability) override;
+  Task<Result<void>> set_versioning(NamedBucket bucket, Versioning versioning) override;
+  Task<Result<void>> set_lock(NamedBucket bucket, BucketLock lock) override;
+  Task<Result<void>> remove_bucket(NamedBucket bucket) override;
   Task<Result<std::vector<BucketInfo>>> buckets() override;
   Task<Result<std::vector<BucketInfo>>> buckets_of(OwnersBuckets which) override;
   Task<Result<Usage>> bucket_usage(std::string_view bucket) override;
@@ -41,10 +41,10 @@ class EngineStore : public Store, public ChangeFeeds, public EndIndex {
   Task<Result<Document>> document(std::string_view bucket, std::string_view name) override;
   Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
                                                         std::span<const std::string_view> names) override;
-  Task<Result<void>> set_document(std::string_view bucket, std::string_view name, std::string bytes) override;
-  Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+  Task<Result<void>> set_document(NamedBucket bucket, std::string_view name, std::string bytes) override;
+  Task<Result<void>> replace_document(NamedBucket bucket, std::string_view name, Document was,
                                       std::string bytes) override;
-  Task<Result<void>> remove_document(std::string_view bucket, std::string_view name) override;
+  Task<Result<void>> remove_document(NamedBucket bucket, std::string_view name) override;
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id = {}) override;
   // What the engine has acknowledged and its catalogue does not have yet is in memory.

@@ -52,6 +52,7 @@ class TestStore : private HasClock, public MemoryStore {
   std::function<void()> while_removed;            // called once, when an object is removed
   size_t bucket_removals_refused = 0;             // so many removals of buckets are still to fail with slow_down
   std::function<Task<>()> before_bucket_removal;  // called once
+  std::function<void()> before_bucket_change;     // called once, before a document or a property of a bucket is changed
   std::function<void()> before_look_up;           // called once, between the request for an object and its look-up
   int64_t now_us() const { return clock.now_us(); }
 
@@ -65,13 +66,13 @@ class TestStore : private HasClock, public MemoryStore {
     listed += all.size();
     co_return all;
   }
-  Task<Result<void>> remove_bucket(std::string_view name, std::optional<BucketMade> made = std::nullopt) override {
+  Task<Result<void>> remove_bucket(NamedBucket bucket) override {
     if (const auto happens = std::exchange(before_bucket_removal, nullptr)) co_await happens();
     if (bucket_removals_refused > 0) {
       --bucket_removals_refused;
       co_return fail(Errc::slow_down, "remove_bucket");
     }
-    co_return co_await MemoryStore::remove_bucket(name, std::move(made));
+    co_return co_await MemoryStore::remove_bucket(std::move(bucket));
   }
   Task<Result<std::shared_ptr<ObjectReader>>> open(std::string_view bucket, std::string_view key,
                                                    std::string_view version_id) override {
@@ -131,10 +132,22 @@ class TestStore : private HasClock, public MemoryStore {
     co_return co_await MemoryStore::complete_upload(bucket, key, upload_id, std::move(parts), std::move(info),
                                                     std::move(conditions));
   }
-  Task<Result<void>> replace_document(std::string_view bucket, std::string_view name, Document was,
+  Task<Result<void>> set_document(NamedBucket bucket, std::string_view name, std::string bytes) override {
+    if (const auto happens = std::exchange(before_bucket_change, nullptr)) happens();
+    return MemoryStore::set_document(std::move(bucket), name, std::move(bytes));
+  }
+  Task<Result<void>> remove_document(NamedBucket bucket, std::string_view name) override {
+    if (const auto happens = std::exchange(before_bucket_change, nullptr)) happens();
+    return MemoryStore::remove_document(std::move(bucket), name);
+  }
+  Task<Result<void>> set_versioning(NamedBucket bucket, Versioning versioning) override {
+    if (const auto happens = std::exchange(before_bucket_change, nullptr)) happens();
+    return MemoryStore::set_versioning(std::move(bucket), versioning);
+  }
+  Task<Result<void>> replace_document(NamedBucket bucket, std::string_view name, Document was,
                                       std::string bytes) override {
     if (const auto happens = std::exchange(before_replacement, nullptr)) happens();
-    return MemoryStore::replace_document(bucket, name, std::move(was), std::move(bytes));
+    return MemoryStore::replace_document(std::move(bucket), name, std::move(was), std::move(bytes));
   }
   Task<Result<PartPage>> list_parts(std::string_view bucket, std::string_view key, std::string_view upload_id,
                                     int after_part, int max_parts) override {
@@ -150,6 +163,11 @@ class TestStore : private HasClock, public MemoryStore {
   // Plain calls, from any thread.
 
   void make_bucket(const std::string& name) { (void)run(create_bucket({.name = name, .owner = "root"})); }
+  // The bucket, which is empty, is removed, and another one has its name.
+  void replace_bucket(const std::string& name, const std::string& owner) {
+    (void)run(remove_bucket(name));
+    (void)run(create_bucket({.name = name, .owner = owner}));
+  }
   void put(const std::string& bucket, const std::string& key, std::string_view bytes) {
     ObjectInfo info;
     info.size = bytes.size();
