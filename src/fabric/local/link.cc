@@ -265,8 +265,10 @@ Result<void> LocalLink::drain_socket(uint32_t request, ControlMessage* reply) {
   }
 }
 
-// The answer to a share that came too late for its caller: the next one finds the slab shared, or it is withdrawn.
+// An answer that is not waited for now. One to a share that came too late for its caller: the next one finds the slab
+// shared, or it is withdrawn.
 void LocalLink::take_late(const ControlMessage& reply) {
+  if (reply.request == withdrawn_) withdrawn_ = 0;
   const auto found = std::ranges::find_if(late_, [&](const auto& one) { return one.second.request == reply.request; });
   if (found == late_.end()) return;
   if (reply.status == 0) {
@@ -309,6 +311,8 @@ Result<uint32_t> LocalLink::share(const std::shared_ptr<Slab>& slab) {
   const auto known = [&] { return shared_.find(slab->id()); };
   if (known() != shared_.end()) return known()->second.key;
   withdraw_freed();
+  // Once the last of them is answered, the server has room for another.
+  if (withdrawn_ != 0 && await(withdrawn_)) withdrawn_ = 0;
   if (known() != shared_.end()) return known()->second.key;  // by an answer that came late
   const int descriptors[] = {slab->memfd()};
   // It has been shared once already if the server has not answered yet.
@@ -324,21 +328,22 @@ Result<uint32_t> LocalLink::share(const std::shared_ptr<Slab>& slab) {
   return static_cast<uint32_t>(reply.a);
 }
 
-// Withdraws slabs that no longer exist, so that the server unmaps them.
+// Withdraws slabs that no longer exist, so that the server unmaps them. Does not wait for the answers: this is part of
+// waits that have a deadline.
 void LocalLink::withdraw_freed() {
   for (auto it = shared_.begin(); it != shared_.end();) {
     bool told = false;
     if (it->second.slab.expired()) {
       // Once sent, the key is invalid, also without an answer; only a full socket is worth another try.
-      auto reply = ask({.type = ControlType::withdraw, .a = it->second.key});
-      told = reply || reply.error() != Errc::would_block;
+      const auto sent = tell({.type = ControlType::withdraw, .a = it->second.key});
+      told = sent || sent.error() != Errc::would_block;
+      if (sent) withdrawn_ = *sent;
     }
     it = told ? shared_.erase(it) : std::next(it);
   }
 }
 
-// One request and its reply on the socket.
-Result<ControlMessage> LocalLink::ask(ControlMessage request, std::span<const int> descriptors) {
+Result<uint32_t> LocalLink::tell(ControlMessage request, std::span<const int> descriptors) {
   if (closed_) return fail(Errc::closed, "local: the server is gone");
   // Unneeded wake-ups may have filled the socket, and the server disconnects a client that has no room for its reply.
   if (auto drained = drain_socket(0, nullptr); !drained) {
@@ -347,7 +352,13 @@ Result<ControlMessage> LocalLink::ask(ControlMessage request, std::span<const in
   }
   request.request = request_next_++;
   VB_TRY(send_control(lending_->socket(), request, descriptors));
-  return await(request.request);
+  return request.request;
+}
+
+// One request and its reply on the socket.
+Result<ControlMessage> LocalLink::ask(ControlMessage request, std::span<const int> descriptors) {
+  VB_ASSIGN(const uint32_t number, tell(request, descriptors));
+  return await(number);
 }
 
 Result<ControlMessage> LocalLink::await(uint32_t request) {

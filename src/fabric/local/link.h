@@ -77,6 +77,8 @@ class LocalLink final : public Link, public DeviceLink {
   void sleep(Deadline deadline);
   Result<void> drain_socket(uint32_t request, ControlMessage* reply);
   void take_late(const ControlMessage& reply);
+  // The request's number.
+  Result<uint32_t> tell(ControlMessage request, std::span<const int> descriptors = {});
   Result<ControlMessage> ask(ControlMessage request, std::span<const int> descriptors = {});
   Result<ControlMessage> await(uint32_t request);
   Result<uint32_t> share(const std::shared_ptr<Slab>& slab);
@@ -87,6 +89,7 @@ class LocalLink final : public Link, public DeviceLink {
   Fd own_doorbell_;
   const std::chrono::microseconds spin_for_;
   const std::chrono::milliseconds reply_timeout_;
+  uint32_t withdrawn_ = 0;  // the last withdrawal of a slab that is not answered; 0: none
   const size_t message_size_max_;
   Control& control_;
   Producer requests_;

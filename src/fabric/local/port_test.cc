@@ -212,6 +212,42 @@ TEST_F(PortTest, FreedLargePiecesDoNotUseUpTheServersLimits) {
   }
 }
 
+// The server does not answer, as one that is stopped: a call's own time is over all the same when it is over.
+TEST_F(PortTest, AWaitIsNotLongerForPiecesThatWereFreed) {
+  constexpr auto answer_time = std::chrono::seconds(20);  // must_connect()'s
+  Server server(path_);
+  auto link = must_connect(path_);
+  {
+    std::vector<std::shared_ptr<MutableBytes>> pieces;
+    for (int i = 0; i < 3; ++i) {
+      pieces.push_back(*link->allocate(24 * MiB));
+      ASSERT_TRUE(link->lend(*pieces.back(), Access::server_writes));
+    }
+  }
+  std::promise<void> begun, go_on;
+  auto held = std::async(std::launch::async, [&] {
+    return server.on_core([&] {
+      begun.set_value();
+      go_on.get_future().wait();
+      return 0;
+    });
+  });
+  begun.get_future().wait();
+  std::promise<void> waited;
+  auto over = waited.get_future();
+  std::thread waits([&] {
+    link->wait(deadline_in(std::chrono::milliseconds(50)));
+    waited.set_value();
+  });
+  const bool in_time = over.wait_for(answer_time / 2) == std::future_status::ready;
+  go_on.set_value();
+  held.get();
+  waits.join();
+  EXPECT_TRUE(in_time) << "it waited for answers";
+  auto memory = *link->allocate(24 * MiB);
+  EXPECT_TRUE(link->lend(*memory, Access::server_writes));
+}
+
 // Each share that was not answered in time kept its place at the server, and the next one took another.
 class LateAnswer : public PortTest, public ::testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(Seen, LateAnswer, ::testing::Values(false, true),
