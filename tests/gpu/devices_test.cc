@@ -260,6 +260,24 @@ class Neighbours {
   Blob bytes_[count];
 };
 
+// While that memory is mapped, and a driver answers from what it has.
+TEST_F(DevicesTest, AHandleWithAPartOfAnothersNamesNeither) {
+  Neighbours memory;
+  const uint64_t other_address = double_allocate(0, 2 * Neighbours::size);
+  const Exported own = exported(memory.own()), other = exported(other_address);
+  const auto mapped = map(other);
+  ASSERT_NE(mapped, nullptr);
+  constexpr size_t word = 8;
+  for (size_t at = 0; at < own.handle.size(); at += word) {
+    Exported mixed = own;
+    std::copy_n(other.handle.begin() + static_cast<std::ptrdiff_t>(at), word,
+                mixed.handle.begin() + static_cast<std::ptrdiff_t>(at));
+    if (mixed.handle == own.handle) continue;
+    EXPECT_EQ(map(mixed), nullptr) << "word at " << at;
+  }
+  double_free(other_address);
+}
+
 TEST_F(DevicesTest, ThousandsOfChangedHandlesAreRefusedOrAreTheMemoryThatTheyName) {
   Neighbours memory;
   Mutations chance(38);

@@ -318,8 +318,9 @@ int cuIpcGetMemHandle(HandleBytes* bytes, uint64_t address) {
   const Allocation* one = find(address, 1);
   struct stat file{};
   if (one == nullptr || one->memfd < 0 || ::fstat(one->memfd, &file) != 0) return invalid_value;
-  const Handle handle{
+  Handle handle{
       .process = ::getpid(), .memfd = one->memfd, .device = one->device, .inode = file.st_ino, .size = one->size};
+  handle.check = handle.sum();
   std::memcpy(bytes->bytes, &handle, sizeof handle);
   return ok;
 }
@@ -328,7 +329,7 @@ int cuIpcOpenMemHandle_v2(uint64_t* address, HandleBytes bytes, unsigned flags) 
   if (status != ok) return status;
   Handle handle;
   std::memcpy(&handle, bytes.bytes, sizeof handle);
-  if (flags != 1 || handle.magic != Handle::magic_value || handle.size == 0) return invalid_value;
+  if (flags != 1 || handle.magic != Handle::magic_value || handle.check != handle.sum()) return invalid_value;
   if (handle.device != stack.back()->device) return invalid_context;
   {
     // Opened again: the same mapping, counted.

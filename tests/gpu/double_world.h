@@ -71,13 +71,23 @@ struct Allocation {
   bool accessible = true;
 };
 // What the driver's handle of an allocation is here: the descriptor of its bytes in the process that owns it. That of
-// another driver's double is none.
+// another driver's double is none, nor is one that was changed: a bit of the inode's number is all that tells it from a
+// neighbour's, so a sum over the fields is part of it.
 struct Handle {
   static constexpr uint64_t magic_value = 0x656c62756f64ull + DOUBLE_PLATFORM;
   uint64_t magic = magic_value;
   int32_t process = 0, memfd = -1, device = 0, zero = 0;
-  uint64_t inode = 0, size = 0;
-  char rest[24] = {};
+  uint64_t inode = 0, size = 0, check = 0;
+  char rest[16] = {};
+  uint64_t sum() const {
+    uint64_t all = magic;
+    for (const auto field : {static_cast<uint64_t>(process), static_cast<uint64_t>(memfd),
+                             static_cast<uint64_t>(device), static_cast<uint64_t>(zero), inode, size}) {
+      all = (all ^ field) * 0x9e3779b97f4a7c15ull;
+      all ^= all >> 29;
+    }
+    return all;
+  }
 };
 static_assert(sizeof(Handle) == 64);
 struct HandleBytes {
@@ -139,7 +149,7 @@ struct World {
   std::map<std::string, Failure> failures;
   std::map<std::string, unsigned> slow;  // microseconds
   std::map<std::string, Flip> flips;
-  std::string wrong;  // the copies of this name bring a wrong byte
+  std::string wrong;              // the copies of this name bring a wrong byte
   std::set<std::string> blocked;  // calls that do not return
   unsigned waiting = 0;           // uses of them
   std::condition_variable let_go;
