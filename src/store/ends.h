@@ -84,6 +84,9 @@ class EndIndex {
   virtual Task<Result<std::vector<EndedKey>>> ended(size_t max, const EndedKey* after) = 0;
   // Removes an entry that no current object has.
   virtual Task<Result<void>> forget_end(EndedKey ended) = 0;
+  // The latest end in that bucket of which a reader was told that it has come, in microseconds: no later one is said
+  // not to have come, whatever the clock does. 0: none.
+  virtual int64_t ended_us(std::string_view bucket) const = 0;
 };
 
 }  // namespace verbena::store

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <vector>
 
-#include "base/clock.h"
 #include "cache/hot_tier.h"
 #include "store/store.h"
 
@@ -44,9 +43,7 @@ class HotObject final : public ObjectReader, public cache::Entry, public std::en
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   memory::Chunk peek(uint64_t offset, uint64_t length) const override;
   Bytes view(uint64_t offset, uint64_t length) const override;
-  // Whether its end has come (ends.h).
-  bool is_over(const WallClock& clock) const { return is_over(end_us_, clock); }
-  static bool is_over(int64_t end_us, const WallClock& clock) { return end_us != 0 && clock.now_us() >= end_us; }
+  int64_t end_us() const { return end_us_; }  // ends.h; 0: none
   // Prefetches what kept_in() reads.
   void fetch_kept_in_ahead() const { __builtin_prefetch(&kept_in_); }
   // Prefetches, step by step in this order (with other objects' steps between), what a GET reads of the object.

@@ -113,24 +113,11 @@ class FillingWriter final : public ObjectWriter {
   WriteThrough passing_;
 };
 
-// Stands still from its first reading: one moment for many looks.
-class StandingClock final : public WallClock {
- public:
-  explicit StandingClock(const WallClock& clock) : clock_(clock) {}
-  int64_t now_us() const override {
-    if (!now_us_) now_us_ = clock_.now_us();
-    return *now_us_;
-  }
-
- private:
-  const WallClock& clock_;
-  mutable std::optional<int64_t> now_us_;
-};
-
 }  // namespace
 
 HotStore::HotStore(Store& below, Options options)
     : below_(below),
+      ends_(dynamic_cast<EndIndex*>(&below)),
       options_(options),
       tier_(cache::HotTier::create({.capacity = options.capacity})),
       kept_(std::make_shared<KeptObjects>()) {
@@ -151,9 +138,14 @@ std::shared_ptr<HotObject> HotStore::find(std::string_view bucket, std::string_v
   return found;
 }
 
-// Drops the object, so that it does not come back when the clock is set back: the engine remembers that.
+// The latest end in the bucket that has come: by the clock, or because the engine has told so before it was set back.
+int64_t HotStore::come_us(std::string_view bucket) const {
+  return std::max(options_.clock->now_us(), ended_us(bucket));
+}
+
+// Drops the object, so that it does not come back when the clock is set back: the engine remembers what it tells.
 bool HotStore::is_over(std::string_view bucket, std::string_view key, const HotObject& object) {
-  if (!object.is_over(*options_.clock)) return false;
+  if (object.end_us() == 0 || object.end_us() > come_us(bucket)) return false;
   let_go(bucket, key);
   return true;
 }
@@ -224,16 +216,17 @@ void HotStore::hot_many(std::span<HotLookup> lookups) {
 // lock is held.
 class HotStore::SizeVisitor final : public cache::HotTier::Visitor {
  public:
-  SizeVisitor(const HotStore& store, std::span<uint64_t> sizes) : store_(store), sizes_(sizes) {}
+  SizeVisitor(const HotStore& store, std::string_view bucket, std::span<uint64_t> sizes)
+      : store_(store), bucket_(bucket), sizes_(sizes) {}
   void visit(std::span<const cache::HotTier::Shown> shown) override {
     const bool asks_objects = store_.options_.shared != nullptr;
     for (size_t i = 0; asks_objects && i < shown.size(); ++i) object_of(shown[i]).fetch_kept_in_ahead();
     for (const cache::HotTier::Shown& one : shown) {
       const auto [size, end_us] = one.node->label;
       if (size == not_hot || (asks_objects && !store_.is_current(object_of(one)))) continue;
-      const bool is_over = HotObject::is_over(static_cast<int64_t>(end_us), moment_);
-      sizes_[one.index] = is_over ? over : size;
-      ++(is_over ? overs : hits);
+      const bool has_come = end_us != 0 && static_cast<int64_t>(end_us) <= come_us();
+      sizes_[one.index] = has_come ? over : size;
+      ++(has_come ? overs : hits);
     }
   }
 
@@ -245,15 +238,22 @@ class HotStore::SizeVisitor final : public cache::HotTier::Visitor {
     return static_cast<const HotObject&>(*one.node->entry);
   }
 
+  // One moment for all of them.
+  int64_t come_us() {
+    if (!come_us_) come_us_ = store_.come_us(bucket_);
+    return *come_us_;
+  }
+
   const HotStore& store_;
+  const std::string_view bucket_;
   const std::span<uint64_t> sizes_;
-  const StandingClock moment_{*store_.options_.clock};
+  std::optional<int64_t> come_us_{};
 };
 
 void HotStore::hot_sizes(const cache::KeyRun& keys, std::span<uint64_t> sizes) {
   const auto its = sizes.first(keys.count);
   std::ranges::fill(its, not_hot);
-  SizeVisitor visitor(*this, its);
+  SizeVisitor visitor(*this, keys.bucket, its);
   tier_->glance(keys, visitor);
   cache::HotTier::count_hit(visitor.hits);
   for (size_t i = 0; visitor.overs != 0 && i < its.size(); ++i) {
@@ -412,17 +412,13 @@ Result<UsageNow> HotStore::usage_now(std::string_view bucket) { return below_.us
 std::vector<BucketUsage> HotStore::usages_now() { return below_.usages_now(); }
 bool HotStore::keeps_usage() const { return below_.keeps_usage(); }
 bool HotStore::keeps_events() const { return below_.keeps_events(); }
-bool HotStore::keeps_ends() const {
-  const auto* const ends = dynamic_cast<const EndIndex*>(&below_);
-  return ends != nullptr && ends->keeps_ends();
-}
+bool HotStore::keeps_ends() const { return ends_ != nullptr && ends_->keeps_ends(); }
 // Only while it keeps ends.
 Task<Result<std::vector<EndedKey>>> HotStore::ended(size_t max, const EndedKey* after) {
-  return dynamic_cast<EndIndex&>(below_).ended(max, after);
+  return ends_->ended(max, after);
 }
-Task<Result<void>> HotStore::forget_end(EndedKey ended) {
-  return dynamic_cast<EndIndex&>(below_).forget_end(std::move(ended));
-}
+Task<Result<void>> HotStore::forget_end(EndedKey ended) { return ends_->forget_end(std::move(ended)); }
+int64_t HotStore::ended_us(std::string_view bucket) const { return ends_ == nullptr ? 0 : ends_->ended_us(bucket); }
 Task<Result<void>> HotStore::announce(std::string_view bucket, AnnouncementPtr announcement) {
   return below_.announce(bucket, std::move(announcement));
 }

@@ -77,6 +77,7 @@ class HotStore final : public Store, public EndIndex, private SharedKeys::Listen
   bool keeps_ends() const override;
   Task<Result<std::vector<EndedKey>>> ended(size_t max, const EndedKey* after) override;
   Task<Result<void>> forget_end(EndedKey ended) override;
+  int64_t ended_us(std::string_view bucket) const override;
   Task<Result<void>> announce(std::string_view bucket, AnnouncementPtr announcement) override;
   Task<Result<std::vector<std::string>>> event_queues() override;
   Task<Result<std::vector<EventBacklog>>> event_backlog(std::string_view queue) override;
@@ -117,10 +118,12 @@ class HotStore final : public Store, public EndIndex, private SharedKeys::Listen
   // Called when the engine has confirmed that the object is current.
   void passed(std::string_view bucket, std::string_view key, const std::shared_ptr<HotObject>& object);
   std::shared_ptr<HotObject> find(std::string_view bucket, std::string_view key);
+  int64_t come_us(std::string_view bucket) const;
   bool is_over(std::string_view bucket, std::string_view key, const HotObject& object);
   std::shared_ptr<ObjectReader> hot_below(std::string_view bucket, std::string_view key);
 
   Store& below_;
+  EndIndex* const ends_;  // of `below_`; null: it has none
   const Options options_;
   std::shared_ptr<cache::HotTier> tier_;
   const std::shared_ptr<KeptObjects> kept_;

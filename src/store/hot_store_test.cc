@@ -260,6 +260,28 @@ TEST_F(HotStoreTest, AnObjectWhoseEndHasComeIsNotHot) {
   EXPECT_TRUE(is_hot("stays"));
 }
 
+// The clock went back between a reader who was told that an end has come and one who finds a hot object with that end.
+TEST_F(HotStoreTest, AnEndThatTheEngineHasToldHasComeForWhatIsHot) {
+  hot_.reset();
+  HotStore::Options options{&t_.arena(), 16 * MiB, 4 * MiB};
+  options.clock = &t_.clock();
+  hot_ = std::make_unique<HotStore>(*t_.store, options);
+  const auto ends = [](ObjectInfo& info) { info.headers.emplace_back("x-verbena-ttl", "60"); };
+  const cache::KeyRun run{"b", "alsohot", 1, 7, 7};
+  std::array<uint64_t, 1> sizes{};
+  for (const char* key : {"told", "hot", "alsohot"}) ASSERT_TRUE(put_whole(key, "bytes", ends));
+  EXPECT_TRUE(is_hot("hot"));
+  hot_->hot_sizes(run, sizes);
+  EXPECT_EQ(sizes[0], 5);
+  t_.step_clock(std::chrono::hours(1));
+  EXPECT_EQ(t_.run(t_.store->stat("b", "told")).error(), Errc::no_such_key);
+  t_.step_clock(-std::chrono::hours(1));
+  EXPECT_FALSE(is_hot("hot"));
+  EXPECT_EQ(get("hot").error(), Errc::no_such_key);
+  hot_->hot_sizes(run, sizes);
+  EXPECT_EQ(sizes[0], Store::not_hot);
+}
+
 TEST_F(HotStoreTest, VersionsAndTagsAreTheEnginesOwn) {
   ASSERT_TRUE(put("k", "one"));
   ASSERT_TRUE(t_.run(hot_->set_versioning("b", Versioning::enabled)));

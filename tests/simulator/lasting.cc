@@ -26,6 +26,7 @@ class LateIndex final : public store::EndIndex {
     co_return found;
   }
   Task<Result<void>> forget_end(store::EndedKey ended) override { return below_.forget_end(std::move(ended)); }
+  int64_t ended_us(std::string_view bucket) const override { return below_.ended_us(bucket); }
 
  private:
   store::EndIndex& below_;

@@ -5,6 +5,7 @@
 
 #include "s3/objects/read.h"
 #include "simulator/server.h"
+#include "store/list_sink.h"
 
 namespace verbena::simulator {
 namespace {
@@ -27,6 +28,41 @@ Version told_with(const store::ObjectInfo& info) {
           .hold = info.lock.legal_hold,
           .lock = static_cast<Lock>(info.lock.mode),
           .locked_until_ns = info.lock.retain_until_us * 1000};
+}
+
+// A page as a door gets it, name by name.
+class PassedPage final : public store::ListSink {
+ public:
+  void restart() override { page_ = {}; }
+  bool add(std::string_view key, const store::ListedHead& head) override {
+    store::ListEntry& entry = page_.entries.emplace_back(store::ListEntry{.key = std::string(key), .info = {}});
+    entry.info.size = head.size;
+    entry.info.etag = head.etag;
+    page_.next_after = key;
+    return true;
+  }
+  bool add_prefix(std::string_view prefix) override {
+    page_.common_prefixes.emplace_back(prefix);
+    page_.next_after = prefix;
+    return true;
+  }
+  store::ListPage take(bool truncated) {
+    page_.truncated = truncated;
+    return std::move(page_);
+  }
+
+ private:
+  store::ListPage page_;
+};
+
+Result<store::ListPage> read_page(World::Loop& loop, World::Server& server, const std::string& bucket,
+                                  store::ListRequest request) {
+  const auto passed = std::make_shared<PassedPage>();
+  request.sink = passed;
+  const s3::Call call = root_call();
+  const auto page = run_on(loop, s3::list_objects(*server.service, call, bucket, std::move(request)));
+  if (!page) return std::unexpected(page.error());
+  return passed->take(page->truncated);
 }
 
 // Of an object of a part or a range: all of its bytes that was asked for. `bytes`: the whole object's.
@@ -251,8 +287,7 @@ void World::list(Loop& loop, Bucket& bucket) {
 bool World::list_page(Loop& loop, Bucket& bucket, store::ListRequest& request) {
   const Model& model = bucket.history.model();
   Operation& operation = begin(bucket, {.kind = Kind::list});
-  const s3::Call call = root_call();
-  const auto page = run_on(loop, s3::list_objects(*server_->service, call, bucket.name, request));
+  const auto page = read_page(loop, *server_, bucket.name, request);
   if (!page) {
     answer_error(bucket, operation, page.error());
     return false;
@@ -285,8 +320,7 @@ void World::list_keys(Loop& loop, Bucket& bucket) {
   for (uint32_t key = 0; key < model.keys(); ++key) {
     reads.push_back(&begin(bucket, {.kind = Kind::read, .key = key, .seen = std::vector<std::vector<uint32_t>>(1)}));
   }
-  const s3::Call call = root_call();
-  const auto page = run_on(loop, s3::list_objects(*server_->service, call, bucket.name, {}));
+  const auto page = read_page(loop, *server_, bucket.name, {});
   if (page) judge_page(bucket, {}, *page);
   if (!page) note_failure("a listing", page.error() == Errc::slow_down ? "slow_down" : describe(page.error()));
   for (Operation* read : reads) {

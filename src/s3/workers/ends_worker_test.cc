@@ -38,6 +38,7 @@ class Entries final : public store::EndIndex {
     std::erase_if(entries_, [&](const store::EndedKey& entry) { return entry.end_us == ended.end_us; });
     co_return Result<void>();
   }
+  int64_t ended_us(std::string_view /*bucket*/) const override { return 0; }
 
   uint64_t stuck = 0;
   bool all_stuck = false;

@@ -98,6 +98,41 @@ class PmemStuck : public PmemDamaged {
   }
 };
 
+// Without persistent memory: what a `memory` bucket acknowledges has no log.
+TEST_F(Pmem, WhatTheIndexRefusesOfAMemoryBucketIsReadUntilTheServerEnds) {
+  t.options.pmem.clear();
+  // Its size is announced, as by clients that know it.
+  const auto put = [this](const std::string& key, const std::string& bytes) {
+    TestStore::How how;
+    how.size_hint = bytes.size();
+    return t.put("b", key, bytes, std::move(how));
+  };
+  t.open();
+  t.make_bucket("b", Durability::memory);
+  ASSERT_TRUE(t.put("b", "k", "old"));
+  t.close();
+  edit_row([](std::string& row) { row = "\xff\xff"; });
+  t.open();
+  ASSERT_TRUE(put("k", "new"));
+  t.store->drain();
+  const auto bytes = t.get("b", "k");
+  ASSERT_TRUE(bytes) << describe(bytes.error());
+  EXPECT_EQ(*bytes, "new");
+  const auto page = t.list("b");
+  ASSERT_TRUE(page) << describe(page.error());
+  ASSERT_FALSE(page->entries.empty());
+  EXPECT_EQ(page->entries.front().info.size, 3u);
+  EXPECT_EQ(put("k", "newer").error(), Errc::slow_down) << "acknowledges no more that is lost";
+  EXPECT_EQ(t.remove("b", "k").error(), Errc::slow_down);
+  ASSERT_TRUE(put("l", "by the index"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));  // a try at least
+  EXPECT_EQ(*t.get("b", "k"), "new");
+  t.close();
+  t.open();
+  EXPECT_FALSE(t.get("b", "k"));
+  EXPECT_EQ(*t.get("b", "l"), "by the index");
+}
+
 class PmemStuckInAVolume : public PmemStuck {
  protected:
   PmemStuckInAVolume() : PmemStuck(pattern(60'000, 1)) {}

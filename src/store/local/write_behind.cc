@@ -64,8 +64,8 @@ WriteBehind::WriteBehind(Engine& engine)
       taken_(metrics::counter("verbena_store_write_behind_total", "Objects acknowledged from memory")),
       replaced_(metrics::counter("verbena_store_write_behind_replaced_total",
                                  "Of those, overwritten before they were written")),
-      lost_(
-          metrics::counter("verbena_store_write_behind_lost_total", "Of those, never written: the disk refused them")),
+      lost_(metrics::counter("verbena_store_write_behind_lost_total",
+                             "Of those, never written: the disk or the index refused them")),
       logged_(metrics::counter("verbena_store_pmem_total", "Objects made durable by persistent memory")),
       log_gauge_(metrics::gauge("verbena_store_pmem_bytes", "Bytes of the log on persistent memory that are in use")),
       stuck_gauge_(metrics::gauge("verbena_store_pmem_stuck",
@@ -89,16 +89,16 @@ void WriteBehind::stop() {
   if (thread_.joinable()) thread_.join();
   Batch left;
   std::unique_lock lock(mutex_);
+  const auto is_lost = [](const AcknowledgedPtr& object) { return !object->place.has_value(); };
   for (const auto& [sequence, object] : waiting_) left.push_back(object);
   waiting_.clear();
-  for (const auto& [sequence, object] : stuck_) left.push_back(object);
+  lost_.add(static_cast<uint64_t>(std::ranges::count_if(left, is_lost)));
+  for (const auto& [sequence, object] : stuck_) left.push_back(object);  // of these it is counted already
   for (const auto& object : left) forget_locked(*object);
   wake_settled(std::move(lock));
-  const auto logged = std::ranges::count_if(left, [](const auto& object) { return object->place.has_value(); });
-  const size_t lost = left.size() - static_cast<size_t>(logged);
+  const auto lost = std::ranges::count_if(left, is_lost), logged = std::ranges::ssize(left) - lost;
   if (logged != 0) log::error("store: {} objects stay in the log on persistent memory until the next start", logged);
   if (lost == 0) return;
-  lost_.add(lost);
   log::error("store: {} objects that were acknowledged from memory could not be written", lost);
 }
 
@@ -668,8 +668,8 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why, bool by_judge
     waiting_.insert(std::move(taken));
     return;
   }
-  // What the log has is acknowledged as durable: it is given up only with its bucket.
-  if (!overwritten && object->place && !(why == Errc::no_such_bucket)) {
+  // What was acknowledged is read as long as the server runs: it is given up only with its bucket.
+  if (!overwritten && !(why == Errc::no_such_bucket)) {
     stick_locked(object, why);
     return wake_settled(std::move(lock));
   }

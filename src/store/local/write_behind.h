@@ -26,9 +26,9 @@
 // its bytes are never written (write_behind_removal.cc). The table is bounded; when it is full, when the disk refuses
 // writes, or when the bucket is shut, put() declines and the PUT goes through the index.
 //
-// An object of the log that the index refuses for good (a row of its key is damaged) is stuck: it is read from here and
-// tried again from time to time. Its bucket stays shut until then, and what waits for it is told at once that it takes
-// too long. The other objects, and other buckets, do not wait for it (write_behind_stuck.cc).
+// An object that the index refuses for good (a row of its key is damaged) is stuck: it is read from here and tried
+// again from time to time; if no log has it, until the server ends. Its bucket stays shut, and what waits for it is
+// told at once that it takes too long. Other objects, and other buckets, do not wait for it (write_behind_stuck.cc).
 #pragma once
 
 #include <atomic>

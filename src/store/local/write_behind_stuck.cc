@@ -1,4 +1,5 @@
-// Objects of the log that the index refuses for good: they stay in the table and in the log, and are tried again.
+// Objects that the index refuses for good: they stay in the table, and in the log on persistent memory if they are
+// there, and are tried again.
 #include <algorithm>
 
 #include "base/log.h"
@@ -12,11 +13,16 @@ void WriteBehind::stick_locked(const AcknowledgedPtr& object, const Error& why) 
   ++stuck_in_[object->bucket->id];
   ++object->bucket->shut;
   if (stuck_.size() == 1) stuck_at_ = Clock::now() + try_again_after;
-  stuck_gauge_.add(1);
+  if (object->place) {
+    stuck_gauge_.add(1);
+  } else {
+    lost_.add();  // once the server ends, and that is too late to tell
+  }
   log::error(
-      "store: the index refuses {}/{}, which the log on persistent memory has: {}. Until it takes it, small objects of "
-      "this bucket go to the disk. Stop the server: `verbena fsck` names damaged rows",
-      object->bucket->name, log::printable(object->key), describe(why));
+      "store: the index refuses {}/{}, which {} has: {}. Small objects of its bucket go to the disk until it takes "
+      "it. With the server stopped, `verbena fsck` names damaged rows",
+      object->bucket->name, log::printable(object->key),
+      object->place ? "the log on persistent memory" : "memory alone", describe(why));
 }
 
 void WriteBehind::free_locked(const Acknowledged& object) {
@@ -24,7 +30,7 @@ void WriteBehind::free_locked(const Acknowledged& object) {
   const auto in = stuck_in_.find(object.bucket->id);
   if (--in->second == 0) stuck_in_.erase(in);
   --object.bucket->shut;
-  stuck_gauge_.add(-1);
+  if (object.place) stuck_gauge_.add(-1);
 }
 
 // They take turns if they are many.
@@ -80,7 +86,9 @@ void WriteBehind::move_all_in_log() {
   Batch all;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [sequence, object] : stuck_) all.push_back(object);
+    for (const auto& [sequence, object] : stuck_) {
+      if (object->place) all.push_back(object);
+    }
   }
   std::ranges::sort(all, {}, [](const AcknowledgedPtr& object) { return *object->place; });
   for (const AcknowledgedPtr& object : all) move_in_log(object);

@@ -292,6 +292,11 @@ Task<Result<void>> EngineStore::forget_end(EndedKey ended) {
   co_return co_await context->rows->commit(forget_end_change(std::move(bucket), std::move(ended)));
 }
 
+int64_t EngineStore::ended_us(std::string_view bucket) const {
+  const auto found = context_->buckets.find(bucket);
+  return found == nullptr ? 0 : found->ended_us.load(std::memory_order_relaxed);
+}
+
 bool EngineStore::keeps_events() const { return context_->keeps_events; }
 
 Task<Result<void>> EngineStore::announce(std::string_view bucket, AnnouncementPtr announcement) {

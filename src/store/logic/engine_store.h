@@ -18,6 +18,7 @@ class EngineStore : public Store, public ChangeFeeds, public EndIndex {
   bool keeps_ends() const override { return context_->buckets.keeps_ends(); }
   Task<Result<std::vector<EndedKey>>> ended(size_t max, const EndedKey* after) override;
   Task<Result<void>> forget_end(EndedKey ended) override;
+  int64_t ended_us(std::string_view bucket) const override;
 
   Task<Result<void>> create_bucket(BucketInfo bucket, uint64_t owners_max = buckets_unlimited) override;
   Task<Result<BucketInfo>> bucket(std::string_view name) override;
