@@ -298,6 +298,9 @@ struct ListRequest {
   std::string after;                    // exclusive; keys and common prefixes up to and including this are skipped
   int max_keys = 1000;                  // entries plus common prefixes
   std::shared_ptr<ListSink> sink = {};  // gets objects and common prefixes, which the page then does not have
+  // Goes on over rows that are damaged (logic/damage.h), for passes over a bucket; else the first one fails the page.
+  // Not with a sink.
+  bool passes_damage = false;
 };
 struct ListEntry {
   std::string key;
@@ -306,6 +309,7 @@ struct ListEntry {
 struct ListPage {
   std::vector<ListEntry> entries;            // in byte order of the keys
   std::vector<std::string> common_prefixes;  // in byte order
+  std::vector<std::string> damaged;          // keys that were passed over, likewise; each takes a place of max_keys
   bool truncated = false;
   // Pass as `after` for the next page: the last key or common prefix here. Empty where a sink has them.
   std::string next_after;
@@ -315,6 +319,7 @@ struct ListVersionsRequest {
   std::string prefix{}, delimiter{}, key_marker{};
   std::string version_id_marker{};  // with key_marker: after this version of it; empty: after all of its versions
   int max_keys = 1000;              // versions plus common prefixes
+  bool passes_damage = false;       // as ListRequest's: over all older versions of such a row's key, too
 };
 struct VersionEntry {
   std::string key;
@@ -324,6 +329,7 @@ struct VersionEntry {
 struct VersionPage {
   std::vector<VersionEntry> versions;        // by key, then newest first; delete markers among them
   std::vector<std::string> common_prefixes;  // in byte order
+  std::vector<std::string> damaged;          // as a ListPage's. Newer versions of such a key may be among the versions
   bool truncated = false;
   std::string next_key_marker, next_version_id_marker;
 };
@@ -357,10 +363,12 @@ struct UploadInfo {
 struct ListUploadsRequest {
   std::string prefix, delimiter, key_marker, upload_id_marker;
   int max_uploads = 1000;
+  bool passes_damage = false;  // as ListRequest's
 };
 struct UploadPage {
   std::vector<UploadInfo> uploads;  // by key, then by age
   std::vector<std::string> common_prefixes;
+  std::vector<std::string> damaged;  // keys of uploads that were passed over
   bool truncated = false;
   std::string next_key_marker, next_upload_id_marker;
 };

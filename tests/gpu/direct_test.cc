@@ -1,9 +1,12 @@
 // The way `direct` over the driver double: the server lets the device copy into memory that a client shares with it.
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <thread>
 
 #include "client/native/device_memory.h"
@@ -347,6 +350,72 @@ TEST_F(Direct, ABatchGoesItsOwnWayWhereTheDeviceFailsForTheServer) {
   EXPECT_NE(got->fell_back_reason.find("direct"), std::string::npos);
   for (const BatchResult& result : results) EXPECT_FALSE(result.error);
   EXPECT_TRUE(same(memory.bytes(0, count * size), random_bytes(count * size, 9)));
+}
+
+// Breaks this process's links by shared memory.
+void break_local_links() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    sockaddr_un peer{};
+    socklen_t size = sizeof peer;
+    const bool has_peer = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+    if (has_peer && peer.sun_family == AF_UNIX && size > sizeof peer.sun_family) ::shutdown(fd, SHUT_RDWR);
+  }
+}
+
+// Copies stand still from the first report on, and the session breaks: of what was reported no answer comes. Such items
+// were said to be successes of no bytes, or to be what a batch before had found.
+TEST_F(Direct, ItemsThatWereReportedHaveTheirResultsAlsoWhenTheirAnswerIsLost) {
+  constexpr size_t count = 20, size = 100'000;  // five are the first message's
+  OnDevice memory(count * size);
+  std::vector<std::string> keys, etags;
+  for (size_t i = 0; i < count; ++i) keys.push_back("item/" + std::to_string(i));
+  for (size_t i = 0; i < count; ++i) {
+    const auto put = http().put("bucket", keys[i], random_bytes(size, static_cast<unsigned>(i)));
+    ASSERT_TRUE(put) << put.error().message;
+    etags.push_back(put->etag);
+  }
+  for (const bool named : {true, false}) {  // named: whichever answer comes is of the bytes that came
+    SCOPED_TRACE(named);
+    const Client c = local();
+    const Buffer window = *c.register_memory(memory.all());
+    std::vector<BatchItem> items;
+    for (size_t i = 0; i < count; ++i) {
+      items.push_back({.bucket = "bucket", .key = keys[i], .offset = i * size, .size = size});
+      if (named) items.back().if_match = etags[i];
+    }
+    std::vector<BatchResult> results(count);
+    size_t first = 0;
+    std::jthread released;
+    double_delay(50'000);
+    BatchOptions options;
+    options.in_order = [&](size_t leading) {
+      if (first != 0) return;
+      first = leading;
+      double_hold_all(true);
+      break_local_links();
+      released = std::jthread([] {
+        std::this_thread::sleep_for(std::chrono::seconds(2));  // less than the server waits for a copy
+        double_delay(50);
+        double_hold_all(false);
+      });
+    };
+    const auto got = c.get_many(items, std::span(&window, 1), results, options);
+    released.join();
+    ASSERT_TRUE(got) << got.error().message;
+    ASSERT_GT(first, 0U);
+    for (size_t i = 0; i < count; ++i) {
+      SCOPED_TRACE(i);
+      if (!named && i < first) {
+        EXPECT_EQ(results[i].error, ErrorCode::connection_failed) << "what names its bytes was lost";
+        continue;
+      }
+      EXPECT_FALSE(results[i].error);
+      EXPECT_EQ(results[i].bytes, size);
+      EXPECT_EQ(results[i].etag, etags[i]);
+      EXPECT_TRUE(same(memory.bytes(i * size, size), random_bytes(size, static_cast<unsigned>(i))));
+    }
+  }
 }
 
 class DirectInAShortTime : public Direct {

@@ -339,7 +339,8 @@ void LastingObjects::sweep(Loop& loop) {
   static const std::atomic<bool> stop{false};
   const int64_t late_ns = draw(2) == 0 ? 0 : static_cast<int64_t>(draw(3 * Lasting::second_ns));
   LateIndex late(index(), late_ns);
-  s3::EndsPass pass(*server().service, late, {.page_size = 1 + draw(6), .at_once = 1 + draw(4)}, stop);
+  s3::DamagedEnds damaged;
+  s3::EndsPass pass(*server().service, late, {.page_size = 1 + draw(6), .at_once = 1 + draw(4)}, stop, damaged);
   (void)run_on(loop, pass.run());
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <map>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -577,6 +578,48 @@ TEST_F(RadosFaults, EventsAreCountedAgainWhenACountingFailed) {
     EXPECT_EQ(std::ranges::count(*backlog, id, &EventBacklog::bucket), 1) << call;
   }
   EXPECT_GT(failed, 0u);
+}
+
+// A report that failed and had come nevertheless stood for good in the others' view of the queue: of a bucket without
+// events, or with an older number.
+TEST_F(RadosFaults, WhatWasReportedOfEventsIsTakenBackAlsoWhenItsReportFailed) {
+  t.open();
+  ASSERT_TRUE(lives_long_enough([&] { return parts().leader->holds(); }));
+  const auto reported = [&] {
+    std::map<std::string, std::string> found;
+    for (const auto& one : object(std::string(rados::events_object)).rows) {
+      if (one.first.starts_with('w')) found.insert(one);
+    }
+    return found;
+  };
+  CommitConditions conditions;
+  conditions.announcement = std::make_shared<const Told>();
+  size_t failed = 0, came = 0;
+  for (size_t call = 0; call < 6; ++call) {
+    const std::string name = "b" + std::to_string(call);
+    t.make_bucket(name);
+    const uint64_t id = parts().buckets.find(name)->id;
+    ASSERT_TRUE(t.run(t.engine().event_backlog("q")));
+    ASSERT_TRUE(t.put(name, "k", "x", {.conditions = conditions, .size_hint = {}, .etag = "e"}));
+    model.fail_call("first", std::string(rados::events_object), call, -EIO, /*is_made=*/true);
+    if (!t.run(t.engine().event_backlog("q"))) ++failed, came += reported().size();
+    model.fail_call("first", "no such object", 0, 0);
+    auto events = t.run(t.engine().events("q", id, 0, 10, 1 * MiB));
+    if (events && events->empty()) {  // where they are was not counted
+      ASSERT_TRUE(t.run(t.engine().event_backlog("q")));
+      events = t.run(t.engine().events("q", id, 0, 10, 1 * MiB));
+    }
+    ASSERT_TRUE(events && events->size() == 1);
+    std::vector<uint64_t> ids;
+    for (const QueuedEvent& one : *events) ids.push_back(one.id);
+    ASSERT_TRUE(t.run(t.engine().remove_events("q", id, ids)));
+    const auto backlog = t.run(t.engine().event_backlog("q"));
+    ASSERT_TRUE(backlog);
+    EXPECT_TRUE(backlog->empty()) << call;
+    EXPECT_TRUE(reported().empty()) << call;
+  }
+  EXPECT_GT(failed, 0u);
+  EXPECT_GT(came, 0u) << "no report was among what failed";
 }
 
 // A leader whose term ended while it counted took away the hint of a change that came after its successor's count: the

@@ -127,8 +127,8 @@ void RadosModel::hold_from(const std::string& user, const std::string& object, c
   each_session(user, [&](RadosSession& session) { session.hold_from_ = {object, row, ending, lasts}; });
 }
 
-void RadosModel::fail_call(const std::string& user, const std::string& part, size_t after, int code) {
-  each_session(user, [&](RadosSession& session) { session.failing_ = {part, after, code}; });
+void RadosModel::fail_call(const std::string& user, const std::string& part, size_t after, int code, bool is_made) {
+  each_session(user, [&](RadosSession& session) { session.failing_ = {part, after, code, is_made}; });
 }
 
 void RadosModel::fail_notify(const std::string& user, int code) {
@@ -229,6 +229,10 @@ bool RadosModel::fails(const RadosCallPtr& call) {
   auto& failing = call->session->failing_;
   if (!failing || call->object.find(failing->part) == std::string::npos || failing->after-- != 0) return false;
   const int code = failing->code;
+  if (failing->is_made && !call->act) {
+    call->outcome = execute(*call);
+    call->made_at = ++group_calls_[group_of(call->object)];
+  }
   failing.reset();
   later(delay(), [this, call, code] { finish(call, code); });
   return true;

@@ -83,8 +83,9 @@ class RadosModel {
   // Likewise, from the moment in which a call of that client has left the row in that object.
   void hold_from(const std::string& user, const std::string& object, const std::string& row, const std::string& ending,
                  RadosDuration lasts);
-  // The next call of that client but so many, on objects with that in their names, is not made and gets this code.
-  void fail_call(const std::string& user, const std::string& part, size_t after, int code);
+  // The next call of that client but so many, on objects with that in their names, gets this code. `is_made`: whether
+  // it is made all the same.
+  void fail_call(const std::string& user, const std::string& part, size_t after, int code, bool is_made = false);
   void fail_notify(const std::string& user, int code);  // its next one is not made and gets this code
   void kill(const std::string& user);                   // what it has sent may land for a minute more
 

@@ -82,6 +82,7 @@ class RadosSession : public std::enable_shared_from_this<RadosSession> {
     std::string part;
     size_t after = 0;
     int code = 0;
+    bool is_made = false;
   };
   std::optional<Failing> failing_;
   int failing_notify_ = 0;                          // a code; 0: none fails

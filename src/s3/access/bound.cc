@@ -17,6 +17,7 @@
 #include "s3/xml.h"
 #include "s3/xml_reader.h"
 #include "store/key_pins.h"
+#include "store/logic/damage.h"
 #include "store/renewals.h"
 
 namespace verbena::s3 {
@@ -363,8 +364,11 @@ void Bound::settle(std::span<const EvictionOrder::Object> victims, const std::ve
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < victims.size(); ++i) {
     if (done[i]) continue;
-    if (done[i].error() == Errc::no_such_key) {
+    // One whose row is damaged leaves the order, as the next load leaves it out: else it is chosen again and again.
+    if (done[i].error() == Errc::no_such_key || store::is_damage(done[i].error())) {
       order_.forget_left(victims[i].key);
+      // A write of that key has claimed what it has more than the object.
+      claims_.held_changed(victims[i].key, order_.size_of(victims[i].key));
     } else if (loading_) {
       // It had been listed, and was in no order yet.
       if (!removed_while_loading_.contains(victims[i].key)) order_.put_oldest(victims[i]);

@@ -73,6 +73,45 @@ class BoundRoomTest : public testing::Test {
   BoundPtr bound_ = std::make_shared<Bound>("bound-room", 1, "owner", BoundSettings{.bytes_max = 5000}, [] {});
 };
 
+// The claim went on counting the bytes of an object that was there no more: contents and claims together exceeded the
+// bound.
+TEST_F(BoundRoomTest, AClaimTakesAllOfItsRoomOnceItsObjectsEvictionFoundNothing) {
+  for (const Errc why : {Errc::no_such_key, Errc::malformed}) {
+    const std::string key = "k" + std::to_string(static_cast<int>(why)), other = "other than " + key;
+    put(key, 1000);
+    put(other, 3800);
+    const auto victims = bound_->victims(1).objects;
+    ASSERT_EQ(victims.size(), 1U);
+    ASSERT_EQ(victims[0].key, key);
+    BoundWish larger = wish_of(key, 1150), next = wish_of("next", 200), fits = wish_of("fits", 50);
+    ASSERT_EQ(claim(larger), Bound::Room::claimed) << "150 more than the object has";
+    const std::vector<Result<void>> nothing{fail(why, "a test")};
+    bound_->settle(victims, nothing);
+    EXPECT_EQ(bound_->held().bytes, 3800U);
+    EXPECT_EQ(claim(next), Bound::Room::wait) << "3800, 1150 and 200 are more than the bound";
+    bound_->release(next);
+    EXPECT_EQ(claim(fits), Bound::Room::claimed);
+    put(key, 1150);
+    for (BoundWish* const one : {&larger, &fits}) bound_->release(*one);
+    for (const std::string& gone : {key, other}) tell(store::KeyEvent::removed, gone, 0);
+  }
+}
+
+// One that was refused stays, and nothing changes for its claim.
+TEST_F(BoundRoomTest, AClaimTakesNoMoreWhenItsObjectsEvictionWasRefused) {
+  put("k", 1000);
+  put("other", 3800);
+  const auto victims = bound_->victims(1).objects;
+  ASSERT_EQ(victims.size(), 1U);
+  BoundWish larger = wish_of("k", 1150), fits = wish_of("fits", 50);
+  ASSERT_EQ(claim(larger), Bound::Room::claimed);
+  const std::vector<Result<void>> refused{fail(Errc::precondition_failed, "a test")};
+  bound_->settle(victims, refused);
+  EXPECT_EQ(bound_->held().bytes, 4800U);
+  EXPECT_EQ(claim(fits), Bound::Room::claimed);
+  for (BoundWish* const one : {&larger, &fits}) bound_->release(*one);
+}
+
 TEST_F(BoundRoomTest, AnAppendNeverEvictsItsObjectAndCountsAllOfIt) {
   put("log", 4000);
   put("other", 500);

@@ -1,5 +1,6 @@
 // The load of the order of eviction of one bounded bucket (access/bound.h): its listing, page by page, and then its
-// objects by their age. In slices, so that other buckets are served between them.
+// objects by their age. In slices, so that other buckets are served between them. An object whose row is damaged is
+// left out: its size is not known, and it cannot be evicted.
 #pragma once
 
 #include <atomic>
@@ -52,7 +53,7 @@ class BoundLoad {
   store::Store& store_;
   std::optional<EvictionOrder> before_;  // to be forgotten
   bool began_ = false, lists_ = true;
-  store::ListRequest request_;
+  store::ListRequest request_{.passes_damage = true};
   ByAge listed_;
   OrderShare memory_;  // of these
   std::vector<EvictionOrder::Object> crowded_out_;

@@ -20,7 +20,9 @@
 #include "base/several.h"
 #include "s3/access_generation.h"
 #include "s3/events/announce.h"
+#include "s3/workers/damaged_keys.h"
 #include "store/ends.h"
+#include "store/logic/damage.h"
 #include "store/removal_grounds.h"
 
 namespace verbena::s3 {
@@ -74,6 +76,7 @@ void BoundsWorker::start() {
   evicted_objects();  // told from the start on
   evicted_bytes();
   evicted_early();
+  register_damaged_keys();
   register_bound_metrics();
   boost::asio::co_spawn(io_, loop(), boost::asio::detached);
   thread_ = std::thread([this] { io_.run(); });
@@ -248,7 +251,9 @@ Task<> BoundsWorker::settle(Batch& batch, std::span<const EvictionOrder::Object>
       continue;
     }
     const Error& why = done[i].error();
-    const bool gone = why == Errc::no_such_key;
+    const bool damaged = store::is_damage(why);
+    if (damaged) tell_damaged("bounds", batch.bound->bucket(), victim.key);
+    const bool gone = damaged || why == Errc::no_such_key;
     const bool corrected = why == Errc::precondition_failed && co_await correct(*batch.bound, victim);
     ++(gone || corrected ? batch.evicted : batch.refused);
     if (gone) continue;

@@ -416,6 +416,38 @@ TEST_F(BoundsTest, ALoadThatHasNoMemoryForAllEvictsNoneOfThoseThatAreKept) {
   EXPECT_EQ(std::ranges::count(evicted, "k/namespace.json", &EvictionOrder::Object::key), 0) << "the oldest";
 }
 
+// One row that did not decode kept its bucket from being loaded, and so every write into it waiting.
+TEST_F(BoundsTest, ALoadGoesOnOverADamagedRow) {
+  for (const char* key : {"a", "b", "c", "d"}) ASSERT_EQ(put(key), 200);
+  const auto info = run(service.store.bucket("bucket"));
+  ASSERT_TRUE(info);
+  store.damage_object("bucket", "b");
+  const uint64_t told = metrics::counter("verbena_damaged_keys_total", "").value();
+  for (int i = 0; i < 2; ++i) {
+    const auto bound =
+        std::make_shared<Bound>("bucket", info->created_us, info->owner, BoundSettings{.objects_max = 10}, [] {});
+    BoundLoad load(bound, service.store);
+    for (bool more = true; more;) {
+      const auto done = run(load.go_on(dynamic_cast<store::ChangeFeeds&>(service.store)));
+      ASSERT_TRUE(done) << describe(done.error());
+      more = *done;
+    }
+    EXPECT_TRUE(bound->is_loaded());
+    EXPECT_EQ(bound->held().objects, 3U);
+  }
+  EXPECT_EQ(metrics::counter("verbena_damaged_keys_total", "").value() - told, 1U);
+}
+
+// It was chosen again at each look, and the log told of it each time.
+TEST_F(BoundsTest, AnObjectWhoseRowIsDamagedIsChosenOnce) {
+  ASSERT_EQ(bind("<MaxObjects>3</MaxObjects><Policy>lru</Policy>"), 200);
+  for (const char* key : {"bad", "b", "c"}) ASSERT_EQ(put(key), 200);
+  store.damage_object("bucket", "bad");
+  for (const char* key : {"d", "e", "f", "g"}) ASSERT_EQ(put(key), 200);
+  EXPECT_TRUE(soon([&] { return service.bounds->all().front()->held().objects <= 3; }));
+  for (const char* key : {"e", "f", "g"}) EXPECT_TRUE(has(key)) << key;
+}
+
 // As evictions are that a full event queue refuses.
 TEST_F(BoundsTest, ABucketWhoseEvictionsAreRefusedPausesAlone) {
   EventQueues queues({{"hook", "webhook"}}, {.events_max = 4, .bytes_max = 1 * MiB});

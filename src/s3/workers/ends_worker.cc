@@ -16,6 +16,8 @@
 #include "base/metrics.h"
 #include "base/several.h"
 #include "s3/events/announce.h"
+#include "s3/workers/damaged_keys.h"
+#include "store/logic/damage.h"
 #include "store/removal_grounds.h"
 
 namespace verbena::s3 {
@@ -25,6 +27,7 @@ constexpr std::chrono::seconds ends_pause_max{60};
 constexpr size_t failures_max = 64;        // in one pass: then it is the store that fails, not a key
 constexpr size_t bucket_failures_max = 8;  // then the pass leaves the rest of that bucket
 constexpr std::chrono::minutes told_every{1};
+constexpr std::chrono::hours damaged_again_after{1};  // an operator may have mended the row
 
 metrics::Counter& ended_objects() {
   static auto& counter = metrics::counter("verbena_ended_objects_total", "Objects removed because their TTL was over");
@@ -68,6 +71,7 @@ Task<> EndsPass::worker(std::shared_ptr<Page> page) {
 
 // What one bucket's removals wait for, as a queue of events that is full, must not keep others' objects.
 bool EndsPass::leaves(const store::EndedKey& ended) const {
+  if (!damaged_.empty() && damaged_.contains({ended.bucket_id, ended.key})) return true;
   const auto failed = failed_in_.find(ended.bucket_id);
   return failed != failed_in_.end() && failed->second >= bucket_failures_max;
 }
@@ -92,11 +96,18 @@ Task<Result<void>> EndsPass::remove(const store::EndedKey& ended) {
   if (removed || removed.error() == Errc::no_such_bucket) co_return Result<void>();
   // Renewed or replaced since the index was read, or an entry without an object.
   if (removed.error() == Errc::precondition_failed) co_return co_await index_.forget_end(ended);
+  // Neither the bucket nor the store fails: a few such rows would keep the rest of both from being swept for good.
+  if (store::is_damage(removed.error()) && damaged_.size() < damaged_ends_max) {
+    damaged_.emplace(ended.bucket_id, ended.key);
+    tell_damaged("ends", ended.bucket, ended.key);
+    co_return Result<void>();
+  }
   co_return std::unexpected(removed.error());
 }
 
 void EndsWorker::start() {
   ended_objects();  // told from the start on
+  register_damaged_keys();
   boost::asio::co_spawn(io_, loop(), boost::asio::detached);
   thread_ = std::thread([this] { io_.run(); });
 }
@@ -115,7 +126,11 @@ Task<> EndsWorker::loop() {
     // Checked again: stop() may have come before the timer was set.
     if (!stop_) (void)co_await timer_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
     if (stop_) break;
-    EndsPass pass(service_, index_, options_, stop_);
+    if (const auto now = SteadyClock::now(); now >= forget_at_) {
+      damaged_.clear();
+      forget_at_ = now + damaged_again_after;
+    }
+    EndsPass pass(service_, index_, options_, stop_, damaged_);
     const bool well = co_await pass.run();
     if (const auto now = SteadyClock::now(); !pass.trouble().empty() && now >= tell_at_) {
       log::warn("ends: objects could not be removed, and are tried again; one of them is {}", pass.trouble());

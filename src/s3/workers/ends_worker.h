@@ -13,8 +13,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -30,11 +32,17 @@ struct EndsOptions {
   std::chrono::seconds pause{1};       // between two passes; longer after one that failed
 };
 
+// Objects that passes have left because their rows are damaged: bucket's id, key. Until it is forgotten by the owner,
+// no pass tries one again.
+using DamagedEnds = std::set<std::pair<uint64_t, std::string>>;
+inline constexpr size_t damaged_ends_max = 4096;  // more count as failures of the store
+
 // One pass. For the worker, and for tests.
 class EndsPass {
  public:
-  EndsPass(Service& service, store::EndIndex& index, EndsOptions options, const std::atomic<bool>& stop)
-      : service_(service), index_(index), options_(std::move(options)), stop_(stop) {}
+  EndsPass(Service& service, store::EndIndex& index, EndsOptions options, const std::atomic<bool>& stop,
+           DamagedEnds& damaged)
+      : service_(service), index_(index), options_(std::move(options)), stop_(stop), damaged_(damaged) {}
   // False: so much failed that another pass has time.
   Task<bool> run();
   const std::string& trouble() const { return trouble_; }  // the first removal that failed; empty: none did
@@ -51,6 +59,7 @@ class EndsPass {
   store::EndIndex& index_;
   const EndsOptions options_;
   const std::atomic<bool>& stop_;
+  DamagedEnds& damaged_;
   size_t failures_ = 0;                   // of the store
   std::map<uint64_t, size_t> failed_in_;  // by bucket
   std::string trouble_;
@@ -72,7 +81,8 @@ class EndsWorker {
   std::atomic<bool> stop_{false};
   boost::asio::io_context io_{1};
   boost::asio::steady_timer timer_{io_};
-  SteadyClock::time_point tell_at_{};
+  SteadyClock::time_point tell_at_{}, forget_at_{};
+  DamagedEnds damaged_;
   std::thread thread_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/metrics.h"
 #include "s3_http/test_rig.h"
 
 namespace verbena::s3::test {
@@ -51,9 +52,10 @@ class Entries final : public store::EndIndex {
 
 class EndsPassTest : public Rig {
  protected:
-  bool pass() {
+  bool pass() { return pass(entries); }
+  bool pass(store::EndIndex& index) {
     const std::atomic<bool> stop{false};
-    EndsPass one(service, entries, {.page_size = 100, .at_once = 4}, stop);
+    EndsPass one(service, index, {.page_size = 100, .at_once = 4}, stop, damaged);
     boost::asio::io_context own;
     auto well = boost::asio::co_spawn(own, one.run(), boost::asio::use_future);
     own.run();
@@ -61,6 +63,7 @@ class EndsPassTest : public Rig {
     return well.get();
   }
   Entries entries;
+  DamagedEnds damaged;
   std::string trouble;
 };
 
@@ -90,6 +93,37 @@ TEST_F(EndsPassTest, AStoreThatFailsEverywhereIsLeftAlone) {
   size_t tried = 0;
   for (const auto& [bucket, count] : entries.tried) tried += count;
   EXPECT_LE(tried, 70u);
+}
+
+// Eight damaged heads kept all other objects of their bucket for good, since each pass began with them.
+TEST_F(EndsPassTest, ObjectsWhoseRowsAreDamagedKeepNoOthers) {
+  constexpr int damaged_rows = 100;
+  make_bucket();
+  TestCall put{.method = "PUT", .headers = {{"x-verbena-ttl", "1"}}, .body = "x"};
+  const auto put_some = [&](const std::string& prefix) {
+    for (int i = 0; i < damaged_rows; ++i) {
+      put.target = "/bucket/" + prefix + std::to_string(i);
+      ASSERT_EQ(call(put).status, 200);
+    }
+  };
+  put_some("a");
+  put_some("b");
+  for (int i = 0; i < damaged_rows; ++i) store.damage_object("bucket", "a" + std::to_string(i));
+  put.target = "/bucket/later";  // time passes
+  put.headers.clear();
+  ASSERT_EQ(call(put).status, 200);
+  ASSERT_EQ(call(put).status, 200);
+  const auto told = metrics::counter("verbena_damaged_keys_total", "").value();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(pass(dynamic_cast<store::EndIndex&>(service.store)));
+    EXPECT_EQ(trouble, "") << "it is told as damage";
+  }
+  EXPECT_EQ(metrics::counter("verbena_damaged_keys_total", "").value() - told, damaged_rows) << "each once";
+  EXPECT_EQ(damaged.size(), damaged_rows);
+  const auto left = run(dynamic_cast<store::EndIndex&>(service.store).ended(1000, nullptr));
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->size(), damaged_rows);
+  for (const store::EndedKey& one : *left) EXPECT_TRUE(one.key.starts_with('a')) << one.key;
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include "base/metrics.h"
 #include "s3/documents/lifecycle.h"
 #include "s3/events/announce.h"
+#include "s3/workers/damaged_keys.h"
+#include "store/logic/damage.h"
 
 namespace verbena::s3 {
 namespace {
@@ -114,6 +116,7 @@ Task<Result<bool>> LifecyclePass::look_again(Ground& ground) {
 Task<Result<void>> LifecyclePass::versions(Ground& ground) {
   store::ListVersionsRequest request;
   request.max_keys = options_.page_size;
+  request.passes_damage = true;
   const auto stored = co_await store_.document(ground.bucket, progress_document);
   if (stored) decode_progress(**stored, ground.created_us, request);
   Key key;
@@ -144,9 +147,14 @@ Task<Result<void>> LifecyclePass::versions(Ground& ground) {
 
 // A refusal shows that something has changed, perhaps the bucket or its rules: reads both again.
 Task<Result<bool>> LifecyclePass::page(Ground& ground, const store::VersionPage& page, Key& key) {
+  tell_of(ground, page.damaged);
+  // What a delete marker hides behind a damaged row is not known.
+  const auto is_damaged = [&] { return std::ranges::find(page.damaged, key.name) != page.damaged.end(); };
+  if (is_damaged()) key.lone_marker.reset();
   for (const auto& entry : page.versions) {
     if (ends()) co_return true;
     const Outcome outcome = co_await judge(ground, entry, key);
+    if (is_damaged()) key.lone_marker.reset();
     if (outcome != Outcome::refused) continue;
     VB_CO_ASSIGN(const bool goes_on, co_await look_again(ground));
     if (!goes_on) co_return false;
@@ -261,6 +269,10 @@ Task<LifecyclePass::Outcome> LifecyclePass::remove(const Ground& ground, const s
     refusals().add();
     co_return Outcome::refused;
   }
+  if (store::is_damage(removed.error())) {
+    tell_damaged("lifecycle", ground.bucket, entry.key);
+    co_return Outcome::stayed;
+  }
   log::warn("lifecycle: {}/{}: {}", ground.bucket, log::printable(entry.key), describe(removed.error()));
   co_return Outcome::stayed;
 }
@@ -268,6 +280,7 @@ Task<LifecyclePass::Outcome> LifecyclePass::remove(const Ground& ground, const s
 Task<Result<void>> LifecyclePass::uploads(Ground& ground) {
   store::ListUploadsRequest request;
   request.max_uploads = options_.page_size;
+  request.passes_damage = true;
   while (!ends()) {
     VB_CO_ASSIGN(const bool has_rules, co_await look_again(ground));
     if (!has_rules) break;
@@ -282,6 +295,7 @@ Task<Result<void>> LifecyclePass::uploads(Ground& ground) {
 }
 
 Task<Result<bool>> LifecyclePass::page(Ground& ground, const store::UploadPage& page) {
+  tell_of(ground, page.damaged);
   for (const auto& upload : page.uploads) {
     if (ends()) co_return true;
     const auto due = [&](const LifecycleRule& rule) {
@@ -300,6 +314,10 @@ Task<Result<bool>> LifecyclePass::page(Ground& ground, const store::UploadPage& 
   co_return true;
 }
 
+void LifecyclePass::tell_of(const Ground& ground, const Damaged& keys) {
+  for (const std::string& key : keys) tell_damaged("lifecycle", ground.bucket, key);
+}
+
 Task<> LifecyclePass::rest() {
   asio::steady_timer timer(co_await asio::this_coro::executor, options_.pause);
   co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
@@ -308,6 +326,7 @@ Task<> LifecyclePass::rest() {
 LifecycleWorker::LifecycleWorker(Service& service, LifecycleOptions options) : service_(service), options_(options) {}
 
 void LifecycleWorker::start() {
+  register_damaged_keys();
   asio::co_spawn(io_, loop(), asio::detached);
   thread_ = std::thread([this] { io_.run(); });
 }

@@ -6,9 +6,11 @@
 #include <set>
 #include <thread>
 
+#include "base/metrics.h"
 #include "s3/workers/lifecycle_worker.h"
 #include "s3_http/test_rig.h"
 #include "store/local/test_store.h"
+#include "store/logic/versions.h"
 
 namespace verbena::s3::test {
 namespace {
@@ -160,6 +162,39 @@ TEST_F(LifecycleMeanwhile, ANewBucketIsNotBegunWhereAnOldOneOfItsNameEnded) {
   ASSERT_TRUE(run(store.set_document("bucket", "lifecycle-progress", std::string("@1\0\0b", 5))));
   pass_in_which(0, [] {});
   EXPECT_EQ(call("GET", "/bucket/a").status, 404);
+}
+
+// A row that did not decode kept its bucket's versions and uploads behind it for good.
+TEST_F(LifecycleMeanwhile, WhatLiesBehindADamagedRowIsJudged) {
+  set_versioning("Enabled");
+  for (const char* key : {"a", "bad", "c", "hidden"}) put(key, "one");
+  const std::string old = call("GET", "/bucket?versions&prefix=hidden").element("VersionId");
+  for (const char* key : {"a", "bad", "c"}) put(key, "two");
+  ASSERT_EQ(call("DELETE", "/bucket/hidden").status, 204);
+  for (const char* key : {"u", "v"}) ASSERT_EQ(call("POST", std::string("/bucket/") + key + "?uploads").status, 200);
+  const std::string upload = call("GET", "/bucket?uploads").element("UploadId");
+  const uint64_t bucket = store.context()->buckets.find("bucket")->id;
+  configure(
+      rules_of("<Filter/><Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>"
+               "<NoncurrentVersionExpiration><NoncurrentDays>1</NoncurrentDays></NoncurrentVersionExpiration>"
+               "<AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>"
+               "</AbortIncompleteMultipartUpload>"));
+  store.damage_object("bucket", "bad");
+  // Else the marker were the key's only version.
+  store.damage_row(store::Table::versions, store::keys::version(bucket, "hidden", *store::parse_version_id(old)));
+  store.damage_row(store::Table::uploads, store::keys::upload(bucket, "u", upload));
+  const auto told = metrics::counter("verbena_damaged_keys_total", "").value();
+  for (int i = 0; i < 2; ++i) pass_in_which(0, [] {});
+  EXPECT_EQ(metrics::counter("verbena_damaged_keys_total", "").value() - told, 3U) << "each once";
+  store::ListVersionsRequest request;
+  request.passes_damage = true;
+  const auto there = run(store.list_versions("bucket", request));
+  ASSERT_TRUE(there);
+  std::vector<std::string> left;
+  for (const auto& entry : there->versions) left.push_back(entry.key + (entry.info.delete_marker ? " marker" : ""));
+  EXPECT_EQ(left, (std::vector<std::string>{"a", "c", "hidden marker"}));
+  EXPECT_EQ(there->damaged, (std::vector<std::string>{"bad", "hidden"}));
+  EXPECT_EQ(call("GET", "/bucket?uploads&key-marker=u").count("<Upload>"), 0U) << "the upload behind it stays";
 }
 
 // Overwrites, listings and passes beside each other at full speed, on engines that run on several threads.

@@ -1,6 +1,7 @@
 #include "store/local/recount.h"
 
 #include <future>
+#include <utility>
 
 #include "base/log.h"
 #include "store/local/catalogue.h"
@@ -10,13 +11,8 @@
 #include "store/logic/usage.h"
 
 namespace verbena::store::local {
-namespace {
 
-constexpr std::chrono::seconds recount_again_after{5};  // the queue was full, or the disk
-
-}  // namespace
-
-Recount::Recount(Engine& engine) : engine_(engine) {
+Recount::Recount(Engine& engine, RecountOptions options) : engine_(engine), options_(std::move(options)) {
   for (const auto& bucket : engine.buckets.all()) {
     if (bucket->uncounted.load()) buckets_.push_back(bucket);
   }
@@ -37,7 +33,7 @@ void Recount::stop() {
   snapshot_.reset();
 }
 
-bool Recount::stopping_within(std::chrono::seconds time) {
+bool Recount::stopping_within(std::chrono::milliseconds time) {
   std::unique_lock lock(mutex_);
   return wake_.wait_for(lock, time, [this] { return stopping_; });
 }
@@ -51,17 +47,22 @@ void Recount::run() {
       if (!count(bucket)) again.push_back(bucket);
     }
     left = std::move(again);
-    if (!left.empty() && stopping_within(recount_again_after)) return;
+    if (!left.empty() && stopping_within(options_.again_after)) return;
   }
   snapshot_.reset();
+}
+
+Result<Usage> Recount::usage_of(uint64_t bucket) {
+  if (options_.count_by) return options_.count_by(bucket);
+  // All three tables as of before the first change, which is where counting in memory began.
+  IndexMoment rows(*engine_.index, snapshot_, Tier::disk);
+  return count_bucket(rows, bucket, [this] { return !stopping_within(std::chrono::seconds(0)); });
 }
 
 // Damage stays until an operator mends it. Whatever else fails may pass, and until the bucket is counted no quota of
 // its account counts what was there at the start.
 bool Recount::count(const std::shared_ptr<const Bucket>& bucket) {
-  // All three tables as of before the first change, which is where counting in memory began.
-  IndexMoment rows(*engine_.index, snapshot_, Tier::disk);
-  const auto usage = count_bucket(rows, bucket->id, [this] { return !stopping_within(std::chrono::seconds(0)); });
+  const auto usage = usage_of(bucket->id);
   if (!usage && usage.error() == Errc::cancelled) return true;
   if (!usage) {
     log::error("store: what bucket {} holds cannot be counted: {}", bucket->name, describe(usage.error()));
@@ -71,7 +72,7 @@ bool Recount::count(const std::shared_ptr<const Bucket>& bucket) {
     const auto done = commit(bucket, *usage);
     if (done || done.error() == Errc::no_such_bucket || done.error() == Errc::closed) return true;
     log::warn("store: what bucket {} holds cannot be written: {}", bucket->name, describe(done.error()));
-    if (stopping_within(recount_again_after)) return true;
+    if (stopping_within(options_.again_after)) return true;
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -12,15 +14,22 @@
 
 #include "store/local/index.h"
 #include "store/logic/bucket.h"
+#include "store/usage.h"
 
 namespace verbena::store::local {
 
 struct Engine;
 
+struct RecountOptions {
+  std::chrono::milliseconds again_after{5000};  // an error that may pass: the queue was full, or the disk
+  // The usage of a bucket by its id. Empty: it is counted, row by row.
+  std::function<Result<Usage>(uint64_t bucket)> count_by{};
+};
+
 class Recount {
  public:
   // Of all buckets that are uncounted now: constructed before the first change.
-  explicit Recount(Engine& engine);
+  explicit Recount(Engine& engine, RecountOptions options = {});
   ~Recount() { stop(); }
   void start();
   void stop();
@@ -30,9 +39,11 @@ class Recount {
   // False: a read failed in a way that may pass, so the bucket is to be counted again.
   bool count(const std::shared_ptr<const Bucket>& bucket);
   Result<void> commit(const std::shared_ptr<const Bucket>& bucket, const Usage& usage);
-  bool stopping_within(std::chrono::seconds time);
+  Result<Usage> usage_of(uint64_t bucket);
+  bool stopping_within(std::chrono::milliseconds time);
 
   Engine& engine_;
+  const RecountOptions options_;
   std::vector<std::shared_ptr<const Bucket>> buckets_;
   Index::Snapshot snapshot_;
   std::mutex mutex_;

@@ -223,6 +223,26 @@ TEST_F(ScrubTest, AKeyOfThePlacesThatIsNoneIsPassedAtOnce) {
   EXPECT_GE(report.bytes, 100'000u);
 }
 
+// Of each damaged object it went through all rows, while the stop of the server waited for it.
+TEST_F(ScrubTest, AStopDoesNotWaitUntilAnObjectIsNamed) {
+  ASSERT_TRUE(t_.put("b", "small", pattern(300, 1)));
+  t_.close();
+  const auto engine = std::make_shared<Engine>(t_.options);
+  ASSERT_TRUE(engine->start());
+  Batch batch(*engine->index);
+  for (Cursor cursor = engine->index->cursor(Family::in_index, ""); cursor.valid(); cursor.next()) {
+    if (keys::parse_number(cursor.key())) batch.put(Family::in_index, cursor.key(), "rot");
+  }
+  ASSERT_TRUE(engine->index->write(batch));
+  Scrub goes_on(*engine), stopped(*engine);
+  stopped.stop();
+  EXPECT_EQ(goes_on.run_once()->objects, std::vector<std::string>{"b/small"});
+  const auto report = stopped.run_once();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->damaged_blocks, 1u);
+  EXPECT_EQ(report->objects, std::vector<std::string>{"an object that was not looked for, since the server stops"});
+}
+
 TEST_F(ScrubTest, WhatWasRemovedIsNotRead) {
   ASSERT_TRUE(t_.put("b", "k", pattern(1'000'000, 1)));
   ASSERT_TRUE(t_.remove("b", "k"));

@@ -1,10 +1,13 @@
 // Usage in the local engine: updated in the batch of the change, and counted if an older program stored none.
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <thread>
 
 #include "store/local/batch.h"
+#include "store/local/engine.h"
 #include "store/local/fsck.h"
+#include "store/local/recount.h"
 #include "store/local/seam_env.h"
 #include "store/local/test_store.h"
 #include "store/logic/usage.h"
@@ -85,6 +88,44 @@ TEST_F(LocalUsage, ChangesWhileItIsCountedCountOnce) {
     EXPECT_EQ(t.engine().usage_now("b")->owner, t.usage("b").value());
   }
   EXPECT_FALSE(check().damaged());
+}
+
+// It stayed without its numbers, and its account's quota without what was there at the start.
+TEST_F(LocalUsage, ABucketThatCouldNotBeReadIsCountedWhenItCan) {
+  auto& engine = static_cast<Engine&>(*t.store->context());
+  engine.buckets.find("b")->set_uncounted(true);
+  std::atomic<int> tries{0};
+  const auto count_by = [&](uint64_t) -> Result<Usage> {
+    return ++tries < 3 ? Result<Usage>(fail(tries == 1 ? Errc::io_error : Errc::slow_down)) : Usage{};
+  };
+  Recount recount(engine, {.again_after = std::chrono::milliseconds(1), .count_by = count_by});
+  recount.start();
+  wait_until_counted();
+  EXPECT_EQ(tries, 3);
+  EXPECT_EQ(t.usage("b").value(), wanted);
+}
+
+TEST_F(LocalUsage, ADamagedBucketIsNotCountedAgainAndAgain) {
+  t.make_bucket("sound");
+  auto& engine = static_cast<Engine&>(*t.store->context());
+  for (const char* name : {"b", "sound"}) engine.buckets.find(name)->set_uncounted(true);
+  const uint64_t damaged = engine.buckets.find("b")->id;
+  std::atomic<int> tries{0};
+  const auto count_by = [&](uint64_t bucket) -> Result<Usage> {
+    if (bucket != damaged) return Usage{};
+    ++tries;
+    return fail(Errc::malformed, "a row");
+  };
+  Recount recount(engine, {.again_after = std::chrono::milliseconds(1), .count_by = count_by});
+  recount.start();
+  for (int i = 0; i < 10'000 && !t.engine().usage_now("sound")->bucket_counted; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(t.engine().usage_now("sound")->bucket_counted);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  recount.stop();
+  EXPECT_EQ(tries, 1);
+  EXPECT_FALSE(t.engine().usage_now("b")->bucket_counted);
 }
 
 TEST_F(LocalUsage, ABucketThatIsRemovedBeforeItIsCountedLeavesNothing) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "store/ends.h"
+#include "store/logic/damage.h"
 #include "store/logic/keys.h"
 #include "store/logic/record.h"
 #include "store/logic/versions.h"
@@ -57,12 +58,21 @@ Result<ListPage> ObjectLister::run(View& rows, size_t work_max) {
   work_left_ = work_max;
   while (cursor_->valid()) {
     if (work_left_ == 0) return fail(Errc::would_block, "list");
-    VB_ASSIGN(const PageState state, step());
-    if (state == PageState::complete) break;
+    auto state = step();
+    if (!state && request_.passes_damage && is_damage(state.error())) state = pass_damaged();
+    if (!state) return std::unexpected(state.error());
+    if (*state == PageState::complete) break;
   }
   VB_TRY(cursor_->status());
   if (page_.truncated) page_.next_after = last_shown();
   return std::move(page_);
+}
+
+PageState ObjectLister::pass_damaged() {
+  if (!takes()) return PageState::complete;
+  page_.damaged.emplace_back(cursor_->key().substr(keys::object_prefix_size));
+  cursor_->next();
+  return PageState::incomplete;
 }
 
 // Keys and common prefixes are in one order: what was added last is the greatest.
@@ -70,6 +80,7 @@ std::string ObjectLister::last_shown() const {
   std::string_view last;
   if (!page_.entries.empty()) last = page_.entries.back().key;
   if (!page_.common_prefixes.empty()) last = std::max(last, std::string_view(page_.common_prefixes.back()));
+  if (!page_.damaged.empty()) last = std::max(last, std::string_view(page_.damaged.back()));
   return std::string(last);
 }
 
@@ -111,7 +122,10 @@ PageState ObjectLister::sink_is_full() {
 Result<PageState> ObjectLister::add_object(std::string_view key) {
   if (page_.entries.empty()) page_.entries.reserve(std::min<size_t>(static_cast<size_t>(room_), entries_first));
   ListEntry& entry = page_.entries.emplace_back();
-  VB_TRY(decode_info(cursor_->value(), entry.info));
+  if (const auto read = decode_info(cursor_->value(), entry.info); !read) {
+    page_.entries.pop_back();
+    return std::unexpected(read.error());
+  }
   const bool gone = bucket_->is_gone(entry.info);
   if (gone || !takes()) {
     page_.entries.pop_back();
@@ -192,11 +206,7 @@ Result<PageState> UploadLister::step() {
     return PageState::complete;
   }
   if (hidden.empty()) {
-    page_.next_key_marker = key;
-    page_.next_upload_id_marker = upload_id;
-    VB_ASSIGN(UploadInfo info, to_upload(*bucket_, std::move(key), std::move(upload_id), cursor_->value()));
-    page_.uploads.push_back(std::move(info));
-    --room_;
+    VB_TRY(add_upload(std::move(key), std::move(upload_id)));
     cursor_->next();
     return PageState::incomplete;
   }
@@ -207,6 +217,21 @@ Result<PageState> UploadLister::step() {
     --room_;
   }
   return skip(*cursor_, keys::upload_key_prefix(bucket_->id, hidden));
+}
+
+Result<void> UploadLister::add_upload(std::string key, std::string upload_id) {
+  page_.next_key_marker = key;
+  page_.next_upload_id_marker = upload_id;
+  auto info = to_upload(*bucket_, key, std::move(upload_id), cursor_->value());
+  if (info) {
+    page_.uploads.push_back(std::move(*info));
+  } else if (request_.passes_damage && is_damage(info.error())) {
+    page_.damaged.push_back(std::move(key));
+  } else {
+    return std::unexpected(info.error());
+  }
+  --room_;
+  return {};
 }
 
 }  // namespace verbena::store

@@ -34,6 +34,7 @@ class ObjectLister {
 
  private:
   Result<PageState> step();
+  PageState pass_damaged();
   Result<PageState> add_object(std::string_view key);
   Result<PageState> pass_object(std::string_view key);
   Result<bool> is_gone(std::string_view row) const;
@@ -58,6 +59,7 @@ class UploadLister {
  private:
   void begin(View& rows);
   Result<PageState> step();
+  Result<void> add_upload(std::string key, std::string upload_id);
 
   const std::shared_ptr<const Bucket> bucket_;
   const ListUploadsRequest request_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "store/logic/damage.h"
 #include "store/logic/ends.h"
 #include "store/logic/keys.h"
 #include "store/logic/object_ops.h"
@@ -19,8 +20,10 @@ class VersionCursor {
         objects_(rows.cursor(Table::objects, keys::object(bucket.id, prefix))),
         versions_(rows.cursor(Table::versions, keys::version_key_prefix(bucket.id, prefix))) {}
 
-  // Moves to the next version; false at the end.
+  // Moves to the next version; false at the end. After an error key() is that of the version which could not be read;
+  // empty where it is not known.
   Result<bool> next() {
+    key_.clear();
     VB_TRY(look());
     if (!current_key_ && !older_) return false;
     const bool current = current_key_ && (!older_ || *current_key_ <= older_->first);
@@ -48,7 +51,7 @@ class VersionCursor {
     if (!object || !version) return false;
     return seek(*object, *version);
   }
-  // Skips all versions of the key.
+  // Skips all versions of the key; of that at which next() found damage, those that are left.
   void skip_key(const std::string& key) {
     seek(keys::object(bucket_, key) + '\0', *keys::after_prefix(keys::version_prefix(bucket_, key)));
   }
@@ -138,12 +141,10 @@ Result<void> VersionLister::begin(View& rows) {
       ends_ = !cursor->skip_prefix(seen);
     } else if (request_.version_id_marker.empty()) {
       cursor->skip_key(request_.key_marker);
-    } else {
-      if (!marker_) {
-        VB_ASSIGN(const auto id, marker_id(*moment, *bucket_, request_));
-        marker_.emplace(id);
-      }
-      VB_TRY(cursor->skip_version(request_.key_marker, marker_->value_or(UINT64_MAX)));
+    } else if (const auto behind = go_behind_marker(*moment, *cursor); !behind) {
+      if (!passes(behind.error())) return behind;
+      cursor->skip_key(request_.key_marker);
+      note_damaged(request_.key_marker);
     }
   }
   moment_ = std::move(moment);
@@ -151,12 +152,29 @@ Result<void> VersionLister::begin(View& rows) {
   return {};
 }
 
+Result<void> VersionLister::go_behind_marker(Moment& moment, VersionCursor& cursor) {
+  if (!marker_) {
+    VB_ASSIGN(const auto id, marker_id(moment, *bucket_, request_));
+    marker_.emplace(id);
+  }
+  return cursor.skip_version(request_.key_marker, marker_->value_or(UINT64_MAX));
+}
+
+bool VersionLister::passes(const Error& error) const { return request_.passes_damage && is_damage(error); }
+
+void VersionLister::note_damaged(const std::string& key) {
+  page_.damaged.push_back(key);
+  page_.next_key_marker = key;
+  page_.next_version_id_marker.clear();
+  --room_;
+}
+
 // A page is as of one moment: it ends where the moment was lost, and the next page continues there.
 bool VersionLister::is_cut_short() {
   if (!moment_ || !moment_->lost()) return false;
   cursor_.reset();
   moment_.reset();
-  page_.truncated = !page_.versions.empty() || !page_.common_prefixes.empty();
+  page_.truncated = !page_.versions.empty() || !page_.common_prefixes.empty() || !page_.damaged.empty();
   return page_.truncated;
 }
 
@@ -165,8 +183,10 @@ Result<VersionPage> VersionLister::run(View& rows) {
   if (is_cut_short()) return std::move(page_);
   if (!cursor_) VB_TRY(begin(rows));
   while (!ends_) {
-    VB_ASSIGN(const PageState state, step());
-    if (state == PageState::complete) break;
+    auto state = step();
+    if (!state && passes(state.error()) && !cursor_->key().empty()) state = pass_damaged();
+    if (!state) return std::unexpected(state.error());
+    if (*state == PageState::complete) break;
   }
   if (!page_.truncated) {
     page_.next_key_marker.clear();
@@ -190,6 +210,16 @@ Result<PageState> VersionLister::step() {
     if (page_.truncated) return PageState::complete;
   }
   return cursor_->skip_prefix(hidden) ? PageState::incomplete : PageState::complete;
+}
+
+// Older versions of the key, too: which version is the next newer one is not known.
+Result<PageState> VersionLister::pass_damaged() {
+  page_.truncated = room_ == 0;
+  if (page_.truncated) return PageState::complete;
+  const std::string key = cursor_->key();
+  cursor_->skip_key(key);
+  note_damaged(key);
+  return PageState::incomplete;
 }
 
 // Both return false when the page is full.

@@ -24,8 +24,12 @@ class VersionLister {
 
  private:
   Result<void> begin(View& rows);
+  Result<void> go_behind_marker(Moment& moment, VersionCursor& cursor);
   bool is_cut_short();
   Result<PageState> step();
+  Result<PageState> pass_damaged();
+  bool passes(const Error& error) const;
+  void note_damaged(const std::string& key);
   bool add_prefix(const std::string& hidden);
   bool add_version();
 

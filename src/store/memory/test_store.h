@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "store/logic/keys.h"
 #include "store/memory/memory_store.h"
 #include "store/whole_put.h"
 
@@ -173,6 +174,17 @@ class TestStore : private HasClock, public MemoryStore {
     info.size = bytes.size();
     info.etag = "etag-" + key.substr(0, 20);
     (void)run(put_task(bucket, key, bytes, std::move(info)));
+  }
+  // A row of the index that does not decode.
+  void damage_row(Table table, const std::string& row) {
+    auto judge = [table, row](Transaction& rows) -> Result<void> {
+      rows.put(table, row, "\xff\xff");
+      return {};
+    };
+    (void)run(context()->rows->commit({.judge = std::move(judge), .bucket = nullptr, .place = {}}));
+  }
+  void damage_object(const std::string& bucket, const std::string& key) {
+    damage_row(Table::objects, store::keys::object(context()->buckets.find(bucket)->id, key));
   }
   bool contains(const std::string& bucket, const std::string& key) { return run(stat(bucket, key, {})).has_value(); }
   void clear(const std::string& bucket) {

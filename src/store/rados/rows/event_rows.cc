@@ -334,28 +334,43 @@ Task<Result<bool>> EventRows::recount_these(std::string queue, Known& known, std
   co_return true;
 }
 
-// Not counts of an earlier term: the later leader has reported its own since.
+// Not counts of an earlier term: the later leader has reported its own since. A row that a former leader had sent and
+// that comes after that stays until the next round of looking for leftovers, ten minutes at most, since that is when
+// `told` is read again: so long other servers see a queue fuller, or emptier, than it is. Until a call has ended well
+// its rows are as they were or as they were to be: `told` has no value for them then, so that the next report writes
+// them again.
 Task<Result<void>> EventRows::publish(std::string queue, Known& known) {
-  Rows sets;
-  std::set<std::string> gone;
-  std::map<uint64_t, std::string> now;
+  std::map<uint64_t, std::string> changed;  // empty: there are no events any more
   for (const auto& [bucket, amount] : known.buckets) {
-    now.emplace(bucket, keys::number(amount.events) + keys::number(amount.bytes));
-  }
-  for (const auto& [bucket, value] : now) {
+    std::string value = keys::number(amount.events) + keys::number(amount.bytes);
     const auto told = known.told.find(bucket);
-    if (told == known.told.end() || told->second != value) sets.emplace(row_of('w', queue, bucket), value);
-    if (sets.size() < rows_at_once) continue;
-    if (leader_.term() != known.term) co_return Result<void>{};
-    VB_CO_TRY(co_await change(std::move(sets), nothing));
-    sets.clear();
+    if (told == known.told.end() || told->second != value) changed.emplace(bucket, std::move(value));
   }
   for (const auto& [bucket, value] : known.told) {
-    if (!now.contains(bucket)) gone.insert(row_of('w', queue, bucket));
+    if (!known.buckets.contains(bucket)) changed.emplace(bucket, std::string());
   }
-  if (leader_.term() != known.term) co_return Result<void>{};
-  if (!sets.empty() || !gone.empty()) VB_CO_TRY(co_await change(std::move(sets), std::move(gone)));
-  known.told = std::move(now);
+  for (auto next = changed.begin(); next != changed.end();) {
+    if (leader_.term() != known.term) co_return Result<void>{};
+    const auto first = next;
+    Rows sets;
+    std::set<std::string> gone;
+    for (; next != changed.end() && sets.size() + gone.size() < rows_at_once; ++next) {
+      const auto& [bucket, value] = *next;
+      if (value.empty()) {
+        gone.insert(row_of('w', queue, bucket));
+      } else {
+        sets.emplace(row_of('w', queue, bucket), value);
+      }
+    }
+    VB_CO_TRY(co_await change(std::move(sets), std::move(gone)));
+    for (auto done = first; done != next; ++done) {
+      if (done->second.empty()) {
+        known.told.erase(done->first);
+      } else {
+        known.told[done->first] = done->second;
+      }
+    }
+  }
   co_return Result<void>{};
 }
 

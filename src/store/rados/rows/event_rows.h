@@ -69,7 +69,7 @@ class EventRows {
   struct Known {
     uint64_t term = 0, rounds = 0;
     std::map<uint64_t, Amount> buckets{};
-    std::map<uint64_t, std::string> told{};  // as last reported to the others
+    std::map<uint64_t, std::string> told{};  // the rows of the last report; empty: one that may be there, or not
   };
   using Rows = std::map<std::string, std::string>;
   // The rows of the events' object with this prefix, in pages.
