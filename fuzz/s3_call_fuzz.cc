@@ -146,7 +146,9 @@ class Reliable {
     connections = std::make_unique<rdma::rc::ReliableConnections>(std::move(*endpoint));
     dialects.add(connections->connections);
     dc_device.clients[0xc1d].lent[rdma::rc::test::Fabric::client_key] = {device.memory};
-    const auto open_dc = [this](std::string_view) { return rdma::dc::Device::open(dc_device.verbs(), {}, arena()); };
+    const auto open_dc = [this](std::string_view but, const rdma::dc::Device::MakeRoom& room) {
+      return rdma::dc::Device::open(dc_device.verbs(), {}, arena(), but, room);
+    };
     descriptors =
         rdma::dc::Descriptors::create({"127.0.0.1"}, open_dc, {.settle = std::chrono::milliseconds(0)}).value();
     dialects.add(*descriptors);

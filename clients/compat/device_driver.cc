@@ -30,6 +30,7 @@ DeviceDriver load() {
   find(library, "cuMemHostUnregister", driver.unlock);
   find(library, "cuDeviceGetAttribute", driver.device_attribute);
   find(library, "cuPointerSetAttribute", driver.set_attribute);
+  find(library, "cuDriverGetVersion", driver.version);
   find(library, "cuMemGetHandleForAddressRange", driver.export_range);
   return driver;
 }

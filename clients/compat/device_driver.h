@@ -21,10 +21,11 @@ struct DeviceDriver {
   int (*unlock)(void* memory);
   int (*device_attribute)(int* value, int attribute, int device);
   int (*set_attribute)(const void* value, int attribute, uint64_t address);
+  int (*version)(int* version);
   int (*export_range)(void* handle, uint64_t address, size_t size, int kind, unsigned long long flags);
   bool exports() const {
     return device != nullptr && context != nullptr && push != nullptr && pop != nullptr &&
-           device_attribute != nullptr && set_attribute != nullptr && export_range != nullptr;
+           device_attribute != nullptr && set_attribute != nullptr && version != nullptr && export_range != nullptr;
   }
   bool copies() const {
     return device != nullptr && context != nullptr && push != nullptr && pop != nullptr && to_device != nullptr &&

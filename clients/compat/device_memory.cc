@@ -16,6 +16,7 @@ DeviceSpan find_allocation(const DeviceDriver& driver, uint64_t address) {
     throw FabricFault("this is no memory of a device");
   }
   found.end = found.begin + size;
+  found.begins = {found.begin};
   return found;
 }
 
@@ -27,6 +28,7 @@ DeviceSpan span_of(const DeviceDriver& driver, uint64_t address, size_t size) {
   while (span.end < address + size) {
     const DeviceSpan next = find_allocation(driver, span.end);
     if (next.device != span.device) throw FabricFault("the memory reaches beyond its allocation");
+    span.begins.push_back(next.begin);
     span.end = next.end;
   }
   return span;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "device_driver.h"
 
@@ -29,6 +30,7 @@ class Current {
 struct DeviceSpan {
   int device = -1;
   uint64_t begin = 0, end = 0;
+  std::vector<uint64_t> begins;  // of each
 };
 // Those that hold all of [address, address + size). Throws FabricFault: there are none.
 DeviceSpan span_of(const DeviceDriver& driver, uint64_t address, size_t size);

@@ -40,18 +40,6 @@ Task<Result<void>> WatchedSink::finish() {
   co_return done;
 }
 
-Task<Result<void>> WatchedSource::ready() {
-  auto done = co_await inner_.ready();
-  if (!done) failed_ = true;
-  co_return done;
-}
-
-Task<Result<size_t>> WatchedSource::read(MutableBytes into) {
-  auto done = co_await inner_.read(into);
-  if (!done) failed_ = true;
-  co_return done;
-}
-
 std::optional<std::string_view> Context::header(std::string_view name) const {
   if (auto value = request.header(name)) return value;
   for (const auto& [key_, value] : hoisted) {

@@ -36,22 +36,6 @@ class WatchedSink : public memory::Sink {
   bool failed_ = false;
 };
 
-// A source that records whether it failed.
-class WatchedSource : public memory::Source {
- public:
-  explicit WatchedSource(memory::Source& inner) : inner_(inner) {}
-  std::optional<uint64_t> size() const override { return inner_.size(); }
-  Task<Result<void>> ready() override;
-  Task<Result<size_t>> read(MutableBytes into) override;
-  bool by_device() const override { return inner_.by_device(); }
-  uint64_t arrived() const override { return inner_.arrived(); }
-  bool failed() const { return failed_; }
-
- private:
-  memory::Source& inner_;
-  bool failed_ = false;
-};
-
 struct Context {
   Service& service;
   rdma::Dialect* windows;

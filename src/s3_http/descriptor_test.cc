@@ -14,7 +14,9 @@ class DescriptorRig : public Rig {
  protected:
   void SetUp() override {
     make_bucket();
-    const auto open = [this](std::string_view but) { return rdma::dc::Device::open(fabric.verbs(), {}, *arena, but); };
+    const auto open = [this](std::string_view but, const rdma::dc::Device::MakeRoom& room) {
+      return rdma::dc::Device::open(fabric.verbs(), {}, *arena, but, room);
+    };
     descriptors = std::move(*rdma::dc::Descriptors::create({"127.0.0.0/8"}, open, {}));
     dialects.add(*descriptors);
     windows = &dialects;

@@ -101,35 +101,43 @@ class DigestedSink : public memory::Sink {
   Delivered& delivered_;
 };
 
-// After its time the client may have reused the window, so its bytes must not become an object.
+// After its time the client may have reused the window, so its bytes must not become an object. Remembers whether the
+// window failed: the piece ahead may fail beside the store, whose error is the answer then.
 class BoundedSource : public memory::Source {
  public:
   BoundedSource(memory::Source& inner, Deadline end, Delivered& delivered)
       : inner_(inner), last_post_(end), delivered_(delivered) {}
   std::optional<uint64_t> size() const override { return inner_.size(); }
   Task<Result<void>> ready() override {
-    VB_CO_TRY(may_post());
+    if (const auto late = may_post(); !late) co_return remember(late.error());
     const auto done = co_await inner_.ready();  // reads tags: the client's part
     last_read_ = SteadyClock::now();
+    if (!done) co_return remember(done.error());
     co_return done;
   }
   Task<Result<size_t>> read(MutableBytes into) override {
     // The end is no operation. It may be asked for late, since the bytes were stored meanwhile.
     if (bytes_read_ == inner_.size()) co_return co_await inner_.read(into);
-    VB_CO_TRY(may_post());
+    if (const auto late = may_post(); !late) co_return remember(late.error());
     const auto n = co_await inner_.read(into);
     last_read_ = SteadyClock::now();
-    if (n) {
-      delivered_.update(into.first(*n));
-      bytes_read_ += *n;
-    }
+    if (!n) co_return remember(n.error());
+    delivered_.update(into.first(*n));
+    bytes_read_ += *n;
     co_return n;
   }
   bool by_device() const override { return inner_.by_device(); }
   uint64_t arrived() const override { return inner_.arrived(); }
   uint64_t bytes_read() const { return bytes_read_; }
+  bool failed_with(const Error& error) const {
+    return failure_ && failure_->code == error.code && failure_->sys == error.sys && failure_->context == error.context;
+  }
 
  private:
+  std::unexpected<Error> remember(const Error& failure) {
+    failure_ = failure;
+    return std::unexpected(failure);
+  }
   // If the client's part was done in time, the server took the rest of it: for memory, or for its disk.
   Result<void> may_post() const {
     if (SteadyClock::now() < last_post_) return {};
@@ -142,6 +150,7 @@ class BoundedSource : public memory::Source {
   Deadline last_post_;
   Delivered& delivered_;
   uint64_t bytes_read_ = 0;
+  std::optional<Error> failure_;
 };
 
 // `why`: a constant text for x-verbena-rdma-declined, an extension that shows why RDMA was not used.
@@ -283,14 +292,14 @@ Task<Result<TokenPut>> store_by_token(Context& context, const rdma::Token& token
     out_of_window = std::make_unique<rdma::WindowSource>(std::move(window), size, operation_deadline(context));
   }
   if (out_of_window) bounded.emplace(*out_of_window, read_until, delivered);
-  WatchedSource source(bounded ? static_cast<memory::Source&>(*bounded) : empty);
+  memory::Source& source = bounded ? static_cast<memory::Source&>(*bounded) : empty;
   auto stored = co_await store_body(context, part, source);
-  if (!stored && source.failed() && stored.error() != Errc::slow_down) {
+  if (!stored && bounded && bounded->failed_with(stored.error()) && stored.error() != Errc::slow_down) {
     call::count_failure();
     rdma::count_failed(token.form);
     // The client refused the first read: its window is not readable or is gone. It will send a body.
     const bool refused = stored.error() == Errc::rdma_transfer_failed && stored.error().sys != ETIMEDOUT;
-    if (refused && bounded && bounded->bytes_read() == 0) {
+    if (refused && bounded->bytes_read() == 0) {
       co_return decline_put(context, token, {Errc::rdma_not_supported, 0, "token: its window could not be read"});
     }
     co_return fail(Errc::rdma_transfer_failed, stored.error().context, stored.error().sys);

@@ -153,14 +153,18 @@ TEST_F(Tokens, APutThatEndsInTheMiddleReadsNoPieceAfterItsAnswer) {
   memory.fail_at = 1 * MiB;
   EXPECT_EQ(put_token().code, "RDMATransferFailed");
   const size_t failed = memory.reads.size();
-  // The store is full: the read that is under way ends before the answer.
-  memory.fail_at.reset();
-  memory.reads.clear();
-  store.append_error = Errc::insufficient_storage;
-  EXPECT_EQ(put_token().code, "InsufficientStorage");
-  EXPECT_EQ(memory.reads.size(), 2u);
+  // The store is full: the read that is under way ends before the answer, and no other begins. Whether it fails, too,
+  // is nothing to the client.
+  memory.bytes = pattern(4 * MiB);
+  for (const bool read_fails : {false, true}) {
+    memory.fail_at = read_fails ? std::optional<uint64_t>(1 * MiB) : std::nullopt;
+    memory.reads.clear();
+    store.append_error = Errc::insufficient_storage;
+    EXPECT_EQ(put_token().code, "InsufficientStorage");
+    EXPECT_EQ(memory.reads.size(), 2u);
+    EXPECT_EQ(memory.reads_under_way, 0);
+  }
   EXPECT_GE(failed, 2u);
-  EXPECT_EQ(memory.reads_under_way, 0);
   EXPECT_EQ(call("GET", "/bucket/k").status, 404);
   EXPECT_EQ(arena->leased_bytes(), 0u);
 }

@@ -155,8 +155,8 @@ std::expected<void, std::string> Server::State::open_dialects() {
   device.pkey = config.rdma.pkey;
   device.vlan = config.rdma.vlan;
   if (choice.token_dc) {
-    const auto open_dc = [device, arena = arena.get()](std::string_view but) {
-      return rdma::dc::Device::open(rdma::dc::load_verbs(), device, *arena, but);
+    const auto open_dc = [device, arena = arena.get()](std::string_view but, const rdma::dc::Device::MakeRoom& room) {
+      return rdma::dc::Device::open(rdma::dc::load_verbs(), device, *arena, but, room);
     };
     auto dc = rdma::dc::Descriptors::create(config.rdma.token_networks, open_dc, {});
     if (!dc) return std::unexpected("rdma.token_networks: " + describe(dc.error()));

@@ -44,6 +44,20 @@ def main():
             assert reply.header("x-amz-rdma-reply") == "200" and reply.header("x-amz-rdma-bytes-transferred") == str(count), reply
             assert driver.read(memory, size) == bytes(skipped) + data[skipped:skipped + count] + bytes(size - skipped - count)
             driver.write(memory, data)
+        # A driver that has the flag is asked for a mapping over PCIe first; where that is refused, for any.
+        asked = driver.library.double_calls
+        for version, possible, questions in (("12080", True, 1), ("12080", False, 2), ("12070", False, 1)):
+            os.environ["TEST_VERBENA_CUDA_VERSION"] = version
+            driver.library.double_over_pcie(possible)
+            before = asked(b"cuMemGetHandleForAddressRange")
+            assert library.s3rdma_client_deregister(client, memory) == 0 and register(memory, size) == 0, reason.value
+            assert asked(b"cuMemGetHandleForAddressRange") - before == questions, (version, possible)
+        # Of memory in several allocations each is told to end its copies, before it is exported (which the double refuses).
+        pieces = (2 * MIB, 2 * MIB, 4 * MIB)
+        mapped, before = driver.map_pieces(pieces), asked(b"cuPointerSetAttribute")
+        assert register(mapped, sum(pieces)) == -1 and b"does not export" in reason.value, reason.value
+        assert asked(b"cuPointerSetAttribute") - before == len(pieces)
+        driver.unmap_pieces(mapped, pieces)
         text = token(library, client, memory, 2 * MIB)
         assert token(library, client, memory, size, 1) is None, "beyond the memory"
         assert library.s3rdma_client_deregister(client, memory) == 0

@@ -1,4 +1,5 @@
-"""A server that restarts on the same ports, and the settings of caches on it. Used by the tests under tests/kv."""
+"""A server that restarts on the same ports, the settings of caches on it, and a record of what a host calls. Used by the tests under tests/kv."""
+import inspect
 import os
 import pathlib
 import signal
@@ -60,6 +61,30 @@ class DurableServer(CacheServer):
     def __init__(self, **options):
         super().__init__(**options)
         self.memory = False
+
+
+def methods_of(interface):
+    """The names of what a host's interface has to be called, inherited ones included."""
+    return {name for kind in interface.__mro__[:-1] for name, one in vars(kind).items()
+            if not name.startswith("_") and (callable(one) or isinstance(one, classmethod))}
+
+
+def record_calls(kind, names, called):
+    """From now on the set gets the names of those methods of the class that are called."""
+    def recorded(name):
+        original = inspect.getattr_static(kind, name)
+        call = original.__func__ if isinstance(original, classmethod) else original
+
+        def record(self, *given, **named):
+            called.add(name)
+            return call(self, *given, **named)
+
+        async def record_async(self, *given, **named):
+            return await record(self, *given, **named)
+        kept = record_async if inspect.iscoroutinefunction(call) else record
+        setattr(kind, name, classmethod(kept) if isinstance(original, classmethod) else kept)
+    for name in names:
+        recorded(name)
 
 
 def torch_or_skip():

@@ -82,7 +82,40 @@ class LocalCPUBackend:
 
 
 class Base(metaclass=abc.ABCMeta):
-    """What both forms have."""
+    """What both forms have. Methods that are not abstract do what the host's own do."""
+
+    def support_ping(self):
+        return False
+
+    async def ping(self):
+        raise NotImplementedError
+
+    def support_batched_get(self):
+        return False
+
+    def support_batched_put(self):
+        return False
+
+    async def batched_put(self, keys, memory_objs):
+        raise NotImplementedError
+
+    def support_batched_contains(self):
+        return False
+
+    def support_batched_async_contains(self):
+        return False
+
+    async def batched_async_contains(self, lookup_id, keys, pin=False):
+        raise NotImplementedError
+
+    def support_batched_get_non_blocking(self):
+        return False
+
+    async def batched_get_non_blocking(self, lookup_id, keys):
+        raise NotImplementedError
+
+    def remove_sync(self, key):
+        raise NotImplementedError
 
     @abc.abstractmethod
     async def exists(self, key): ...

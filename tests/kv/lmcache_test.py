@@ -128,6 +128,40 @@ class Chunks(Case):
             self.assertEqual(await one.batched_async_contains("id", keys), 0)
             self.assertEqual(one.statistics()["errors"], 0)
 
+    async def test_the_host_calls_every_method_of_the_interface(self):
+        for newer in (True, False):
+            with self.subTest(newer=newer):
+                lmcache_host.install(newer)
+                kind, called = importlib.import_module("verbena.kv.lmcache").VerbenaRemoteConnector, set()
+                interface = kv_case.methods_of(lmcache_host.NewerConnector if newer else lmcache_host.OlderConnector)
+                kv_case.record_calls(kind, interface, called)
+                with mock.patch.object(lmcache_host, "install"):
+                    one, mine = self.connect(newer=newer)
+                self.assertIs(type(one), kind)
+                await self.live(one, mine)
+                self.assertEqual(interface - called, set())
+
+    async def live(self, one, mine):
+        """What a host does with a connector, from its start to its end; arguments by the names that they have there."""
+        keys, chunks = [Key(6000 + i, worker=mine.newer) for i in range(4)], [self.chunk(mine) for _ in range(4)]
+        self.assertTrue(one.support_ping() and one.support_batched_get() and one.support_batched_put() and one.support_batched_contains()
+                        and one.support_batched_async_contains() and one.support_batched_get_non_blocking())
+        self.assertEqual(await one.ping(), 0)
+        self.assertFalse(await one.exists(key=keys[0]) or one.exists_sync(key=keys[0]))
+        await one.put(key=keys[0], memory_obj=chunks[0])
+        await one.batched_put(keys=keys[1:], memory_objs=chunks[1:])
+        one._store.flush()
+        self.assertTrue(await one.exists(keys[3]) and one.exists_sync(keys[0]))
+        self.assertIn(one.batched_contains(keys), (4, [True] * 4))
+        self.assertEqual(await one.batched_async_contains(lookup_id="id", keys=keys, pin=False), 4)
+        got = [await one.get(key=keys[0]), *await one.batched_get(keys=keys[1:3]), *await one.batched_get_non_blocking(lookup_id="id", keys=keys[3:])]
+        for chunk, wanted in zip(got, chunks, strict=True):
+            self.assertTrue(torch.equal(chunk.tensor, wanted.tensor))
+        self.assertGreaterEqual(len(await one.list()), 4)
+        self.assertTrue(one.remove_sync(keys[1]))
+        self.assertFalse(one.exists_sync(keys[1]))
+        await one.close()
+
     async def test_chunks_outside_of_one_tensor_are_copied(self):
         one, mine = self.connect()
         chunk = self.chunk(mine)

@@ -42,10 +42,27 @@ class PoolTransferResult:
 
 
 class HiCacheStorage(abc.ABC):
+    """Methods that are not abstract do what the host's own do."""
+
     def register_mem_pool_host(self, mem_pool_host):
         self.mem_pool_host = mem_pool_host
 
+    def register_mem_host_pool_v2(self, host_pool, host_pool_name):
+        raise NotImplementedError
+
+    def batch_exists_v2(self, keys, pool_transfers=None, extra_info=None):
+        raise NotImplementedError
+
+    def batch_get_v2(self, transfers, extra_info=None):
+        raise NotImplementedError
+
+    def batch_set_v2(self, transfers, extra_info=None):
+        raise NotImplementedError
+
     def batch_get_v1(self, keys, host_indices, extra_info=None):
+        raise NotImplementedError
+
+    def batch_set_v1(self, keys, host_indices, extra_info=None):
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -65,6 +82,12 @@ class HiCacheStorage(abc.ABC):
 
     def batch_exists(self, keys, extra_info=None):
         raise NotImplementedError
+
+    def clear(self):
+        return
+
+    def get_stats(self):
+        return None
 
 
 class Pool:

@@ -167,6 +167,41 @@ class Pages(Case):
         self.assertEqual(one.batch_exists(keys), 0)
 
 
+class Interface(Case):
+    def test_the_host_calls_every_method_of_the_interface(self):
+        sglang_host.install()
+        kind, interface, called = importlib.import_module("verbena.kv.sglang").VerbenaStorage, kv_case.methods_of(sglang_host.HiCacheStorage), set()
+        kv_case.record_calls(kind, interface, called)
+        pool = Pool()
+        with mock.patch.object(sglang_host, "install"):
+            one = self.create(pool)
+        self.assertIs(type(one), kind)
+        self.live(one, pool)
+        self.assertEqual(interface - called, set())
+
+    def live(self, one, pool):
+        """What a host does with a backend, from its start to its end; arguments by the names that they have there."""
+        pool.kv_buffer.copy_(torch.randn(pool.kv_buffer.shape))
+        states, keys, told = StatePool(), names(3, "i"), types.SimpleNamespace(prefix_keys=None, extra_info=None)
+        one.register_mem_host_pool_v2(host_pool=states, host_pool_name=PoolName.MAMBA)
+        self.assertEqual(one.batch_exists(keys=keys, extra_info=told), 0)
+        self.assertEqual(one.batch_set_v1(keys=keys, host_indices=indices(0, 4, 8), extra_info=told), [True] * 3)
+        transfer = PoolTransfer(PoolName.MAMBA, torch.tensor([0, 1, 2]), keys)
+        self.assertEqual(one.batch_set_v2(transfers=[transfer], extra_info=told), {PoolName.MAMBA: [True] * 3})
+        self.assertEqual(one.batch_exists_v2(keys=keys, pool_transfers=[transfer], extra_info=told).kv_hit_pages, 3)
+        self.assertEqual(one.batch_get_v1(keys=keys, host_indices=indices(20, 24, 28), extra_info=told), [True] * 3)
+        self.assertTrue(all(torch.equal(pool.page(20 + at), pool.page(at)) for at in (0, 4, 8)))
+        self.assertEqual(one.batch_get_v2(transfers=[transfer], extra_info=told), {PoolName.MAMBA: [True] * 3})
+        self.assertTrue(one.exists(key=keys[2]))
+        flat = [pool.get_data_page(at) for at in (0, 4)]
+        self.assertTrue(one.set(key="a", value=flat[0]) and one.batch_set(keys=["b"], values=flat[1:]))
+        self.assertTrue(torch.equal(one.get(key="a", target_location=torch.zeros_like(flat[0])), flat[0]))
+        self.assertTrue(torch.equal(one.batch_get(keys=["b"], target_locations=[torch.zeros_like(flat[1])])[0], flat[1]))
+        self.assertIsNone(one.get_stats())
+        one.clear()
+        self.assertEqual(one.batch_exists(keys), 0)
+
+
 class Pools(Case):
     def test_hits_of_several_pools(self):
         pool, states, keys = Pool(), StatePool(), names(6)

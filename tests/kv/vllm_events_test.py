@@ -2,7 +2,6 @@
 """The vLLM connector and its host's whole interface: every method is called, and what is stored and removed is told as the host's events."""
 import hashlib
 import importlib
-import inspect
 import sys
 import types
 import unittest
@@ -27,19 +26,9 @@ class Interface(Case):
     def test_the_simulated_engine_calls_every_method_of_the_interface(self):
         called, load = set(), vllm_host.load
 
-        def recorded(kind, name):
-            original = inspect.getattr_static(kind, name)
-            call = original.__func__ if isinstance(original, classmethod) else original
-
-            def record(self, *given, **named):
-                called.add(name)
-                return call(self, *given, **named)
-            setattr(kind, name, classmethod(record) if isinstance(original, classmethod) else record)
-
         def load_recorded(*given):
             made = load(*given)
-            for name in (*vllm_host.METHODS, "request_finished_all_groups"):
-                recorded(type(made), name)
+            kv_case.record_calls(type(made), (*vllm_host.METHODS, "request_finished_all_groups"), called)
             return made
         with mock.patch.object(vllm_host, "load", load_recorded):
             one = self.engine(events=True)

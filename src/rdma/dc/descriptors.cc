@@ -89,62 +89,75 @@ bool Descriptors::end_work(std::chrono::milliseconds at_most) {
   return pool_.leave(std::max(left, std::chrono::milliseconds(0))) && connected;
 }
 
-Result<void> Descriptors::open_now() {
+// Ends the device in use, or leaves it to the requests that use it: the last one ends it in the pool.
+Result<void> Descriptors::end_current() {
+  DevicePtr before;
   {
-    // Ended here before another is opened, if no request uses it: both would have the arena's memory locked.
-    DevicePtr ended, lost;
-    {
-      const std::lock_guard lock(mutex_);
-      lost = std::move(device_);
-    }
-    if (lost.use_count() == 1) ended = std::move(std::get_deleter<Close>(lost)->device);
+    const std::lock_guard lock(mutex_);
+    before = std::move(current_.device);
   }
-  return use(open_device_({}));
+  if (before != nullptr) {
+    DevicePtr& owned = std::get_deleter<Close>(before)->device;
+    ending_ = owned;
+    DevicePtr ended;  // here, if no request uses it
+    if (before.use_count() == 1) ended = std::move(owned);
+    before.reset();
+  }
+  if (ending_.expired()) return {};
+  return fail(Errc::unsupported,
+              "token: requests still use another RDMA device, whose registration of the arena ends before a new one");
 }
 
-Result<void> Descriptors::use(Result<DevicePtr> found) {
-  VB_ASSIGN(DevicePtr opened, std::move(found));
-  log::info("rdma: dynamically connected queue pairs on {}", opened->name());
+// One device is used at a time, and the arena is registered with one: its memory would be locked twice. A lost device
+// ends at once, one whose port is down when another was found whose port is up. That one is kept when the first port
+// is up again, because going back would register the whole arena anew.
+Result<void> Descriptors::open_another() {
+  std::string down;  // the name
+  if (const auto device = current().device; device != nullptr && !device->is_lost()) down = device->name();
+  if (down.empty()) VB_TRY(end_current());
+  const auto make_room = [&] {
+    if (current().device != nullptr)
+      log::warn("rdma: the port of {} is down: another device is used from now on", down);
+    return end_current();
+  };
+  VB_ASSIGN(DevicePtr opened, open_device_(down, make_room));
+  log::info("rdma: dynamically connected queue pairs on {}, until it is lost or its port is down", opened->name());
   Device* const device = opened.get();
   const std::lock_guard lock(mutex_);
-  device_ = DevicePtr(device, Close{closing_, std::move(opened)});
+  current_ = {DevicePtr(device, Close{closing_, std::move(opened)}), current_.opened + 1};
   return {};
 }
 
-Task<Result<Descriptors::DevicePtr>> Descriptors::device() {
-  const auto is_open = [this] {
-    const auto now = current();
-    return now != nullptr && !now->is_lost();
-  };
-  if (!is_open()) {
-    const auto open = [this] { return open_now(); };
-    VB_CO_TRY(co_await first_use_.run(pool_, "rdma_open", is_open, open));
+// unsupported: there is none, or its port is down.
+Task<Result<Descriptors::DevicePtr>> Descriptors::usable(DevicePtr device) {
+  if (device == nullptr || device->is_lost()) co_return fail(Errc::unsupported, "token: the RDMA device was lost");
+  auto known = device->known_port();
+  if (!known) {
+    const auto refresh = [device] { return device->refresh(); };
+    known = co_await pool_.run("rdma_port", refresh);
   }
-  auto opened = current();
-  if (opened == nullptr) co_return fail(Errc::closed, "the device was lost meanwhile");
-  const auto up = co_await look_at_port(opened);
-  if (up) co_return opened;
-  if (opened->is_lost()) co_return std::unexpected(up.error());
-  const auto other = co_await another(std::move(opened));
-  if (!other) co_return std::unexpected(up.error());
-  co_return *other;
+  if (!*known) co_return std::unexpected(known->error());
+  co_return device;
 }
 
-Task<Result<void>> Descriptors::look_at_port(DevicePtr device) {
-  if (const auto known = device->known_port()) co_return *known;
-  const auto refresh = [device] { return device->refresh(); };
-  co_return co_await pool_.run("rdma_port", refresh);
-}
-
-// Looked for once a second. The one whose port is down ends when no request uses it any more.
-Task<Result<Descriptors::DevicePtr>> Descriptors::another(DevicePtr down) {
-  const auto is_open = [this, down] { return current() != down; };
-  const auto open = [this, down] { return use(open_device_(down->name())); };
-  VB_CO_TRY(co_await failing_over_.run(pool_, "rdma_open", is_open, open));
-  auto opened = current();
-  if (opened == nullptr) co_return fail(Errc::closed, "the device was lost meanwhile");
-  VB_CO_TRY(co_await look_at_port(opened));
-  co_return opened;
+// The device is not held while another is opened: its end may be what that waits for.
+Task<Result<Descriptors::DevicePtr>> Descriptors::device() {
+  Current now = current();
+  const uint64_t found = now.opened;
+  auto opened = co_await usable(std::move(now.device));
+  if (opened || opened.error() != Errc::unsupported) co_return opened;
+  const auto is_open = [this, found] {
+    const Current one = current();
+    const bool there = one.device != nullptr && !one.device->is_lost();
+    const auto port = there ? one.device->known_port() : std::nullopt;
+    return one.opened != found || (port && port->has_value());
+  };
+  const auto open = [this] { return open_another(); };
+  const auto other = co_await opening_.run(pool_, "rdma_open", is_open, open);
+  now = current();
+  // Where there was no other, the one whose port is down is still there, and why it is not used is the answer.
+  if (!other) co_return now.device != nullptr ? opened : std::unexpected(other.error());
+  co_return co_await usable(std::move(now.device));
 }
 
 // InfiniBand reaches a port of its subnet by the LID, whatever the GID says. A GID of another subnet makes a router of

@@ -28,8 +28,9 @@ class Descriptors final : public Dialect {
     rc::Places::Limits initiators{.all_max = 64, .account_max = 32, .client_max = 32};
     std::chrono::milliseconds settle = fabric::ofi::Options().settle;  // as Channel's
   };
-  // Device::open(), with its `but`.
-  using OpenDevice = std::function<Result<std::shared_ptr<Device>>(std::string_view but)>;
+  // Device::open(), with its `but` and `make_room`.
+  using OpenDevice =
+      std::function<Result<std::shared_ptr<Device>>(std::string_view but, const Device::MakeRoom& make_room)>;
   // `networks`: as FabricTokenWindows::Options. bad_config: one of them is no network.
   static Result<std::unique_ptr<Descriptors>> create(const std::vector<std::string>& networks, OpenDevice open_device,
                                                      const Options& options);
@@ -48,15 +49,19 @@ class Descriptors final : public Dialect {
   using DevicePtr = std::shared_ptr<Device>;
   struct Closing;
   struct Close;
-  DevicePtr current() {
+  // The device in use, perhaps none, and how many were opened up to it.
+  struct Current {
+    DevicePtr device;
+    uint64_t opened = 0;
+  };
+  Current current() {
     const std::lock_guard lock(mutex_);
-    return device_;
+    return current_;
   }
   Task<Result<DevicePtr>> device();
-  Task<Result<void>> look_at_port(DevicePtr device);
-  Task<Result<DevicePtr>> another(DevicePtr down);
-  Result<void> open_now();
-  Result<void> use(Result<DevicePtr> opened);
+  Task<Result<DevicePtr>> usable(DevicePtr device);
+  Result<void> open_another();
+  Result<void> end_current();
   Result<Destination> destination(const DcTarget& target, const rc::PortState& port, std::string_view http_peer) const;
   Result<Destination> by_lid(const DcTarget& target, const rc::PortState& port) const;
   Task<Result<Path>> path(DevicePtr device, Destination to, rc::Payer payer);
@@ -70,10 +75,11 @@ class Descriptors final : public Dialect {
   PeerRule rule_;
   rc::Places places_;
   rc::Turns turns_{turn_limits};
-  rc::FirstUse first_use_, failing_over_;
+  rc::FirstUse opening_;
+  std::weak_ptr<Device> ending_;  // under opening_: the one before, while requests use it
   std::mutex mutex_;
   std::shared_ptr<Closing> closing_;
-  DevicePtr device_;
+  Current current_;
   BlockingPool pool_;  // destroyed before the device
   BlockingPool network_pool_;
 };

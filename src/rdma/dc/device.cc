@@ -90,7 +90,7 @@ class WhyNot {
 }  // namespace
 
 Result<std::shared_ptr<Device>> Device::open(const Verbs& verbs, const rc::DeviceChoice& choice, memory::Arena& arena,
-                                             std::string_view but) {
+                                             std::string_view but, const MakeRoom& make_room) {
   if (verbs.missing != nullptr) return fail(Errc::unsupported, verbs.missing);
   std::shared_ptr<Device> found;
   WhyNot why;
@@ -113,7 +113,8 @@ Result<std::shared_ptr<Device>> Device::open(const Verbs& verbs, const rc::Devic
       return false;
     }
     std::shared_ptr<Device> made(new Device(std::move(*origin), arena, std::move(name)));
-    const auto begun = made->begin();
+    const Result<void> room = make_room ? make_room() : Result<void>{};
+    const Result<void> begun = room ? made->begin() : room;
     if (begun) found = std::move(made);
     if (!begun) why.tell(WhyNot::registers, begun.error().context, begun.error().sys);
     return begun.has_value();

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,11 +32,13 @@ struct Destination {
 // Thread-safe. What it gave out keeps it.
 class Device {
  public:
+  // What ends another registration of the arena, so that its memory is not locked twice. An error: it goes on.
+  using MakeRoom = std::function<Result<void>()>;
   // Opens the first that the choice names and that has such queue pairs and an active port, and registers the arena
   // with it, without access for peers. unsupported: there is none. `verbs` and `arena` outlive it. `but`: not the
-  // device of this name.
+  // device of this name. `make_room` is called when one was found, before the arena is registered with it.
   static Result<std::shared_ptr<Device>> open(const Verbs& verbs, const rc::DeviceChoice& choice, memory::Arena& arena,
-                                              std::string_view but = {});
+                                              std::string_view but = {}, const MakeRoom& make_room = {});
 
   const std::string& name() const { return name_; }
   rc::PortStatePtr port() const { return origin_.port->state(); }

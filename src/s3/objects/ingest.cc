@@ -237,7 +237,9 @@ class Intake {
     if (aside_) digests_ = std::move(aside_->digests);
     co_return stored_;
   }
-  // store(), and nothing of the body is read after it, however it ends.
+  // store(), and nothing of the body is read after it, however it ends: also after an error of the store the piece
+  // that is under way is waited for, no further one. A device that reads it uses the client's memory, which is the
+  // client's again with the answer, and writes into the arena's, which must not be leased to another meanwhile.
   Task<Result<uint64_t>> store_reading_ahead() {
     std::exception_ptr thrown;
     Result<uint64_t> stored;
