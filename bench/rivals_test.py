@@ -90,6 +90,9 @@ class Report(unittest.TestCase):
         for ours_s, mount_s, words in ((1, 1.5, "worth building"), (1, 3, "no mount for now"), (2.5, 3, "no mount.**"),
                                        (2.5, 3, "none would win in: 4 KiB")):
             self.assertIn(words, "\n".join(rivals.mount_section([a_round(ours_s, 2, mount_s)], self.named)))
+        some = a_round(2.5, 2, 3)
+        some[rivals.VERBS, "random"]["seconds"] = 1
+        self.assertIn("none would win in: 1 MiB, sequential reads; 16 MiB", "\n".join(rivals.mount_section([some], self.named)))
         for lacking in (lambda side, row: side == rivals.MOUNT, lambda side, row: row.endswith("_buffered")):
             unknown = {key: row for key, row in a_round(1, 2, 1).items() if not lacking(*key)}
             self.assertEqual(rivals.mount_section([unknown], self.named), ["Not measured in this run."])
