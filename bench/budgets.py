@@ -162,7 +162,7 @@ UNTRIED = [
 
 def table(rounds, measured_alone=False):
     """`measured_alone`: without what was not measured."""
-    rounds = [{"memory": [], "small": [], "sync": [], "md5": [], "per_core": []} | one for one in rounds]
+    rounds = [{"memory": [], "small": [], "md5": [], "per_core": []} | one for one in rounds]
     out = ["| what | budget | measured | |", "| --- | --- | --- | --- |"]
     for what, words, more, bound, compute, why in BUDGETS:
         values = [value for value in (compute(one) for one in rounds) if value is not None]

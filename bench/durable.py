@@ -5,6 +5,7 @@
     ./dev bench durable --seconds 2         shorter
     ./dev bench durable --counts            counts for each PUT alone: a busy machine does not change them; as root on an ext4
                                             with a journal, made in a file
+    ./dev bench durable --profile           by perf: calls for each PUT, and where the server's time goes
     ./dev bench durable --page              writes the page (performance-durable.md): on a quiet machine
 
 Each round starts a server and puts objects into a `sync` bucket, over HTTP signed and over the native door, after a
@@ -28,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "lib"), str(ROOT / "bench")]
 
 import durable_counts  # noqa: E402
+import durable_profile  # noqa: E402
 import report  # noqa: E402
 import verbena_server  # noqa: E402
 
@@ -224,6 +226,18 @@ def counts_table(folder, seconds):
     return durable_counts.table([(f"{size // KIB} KiB, {way}", found[way, size]) for size in COUNTED for way in WAYS]), named
 
 
+def profiled(folder, seconds):
+    """Of PUTs of 64 KiB by 16 callers, and of 4 KiB by one, in steady state."""
+    lines = []
+    for size, callers in ((64 * KIB, 16), (4 * KIB, 1)):
+        with tempfile.TemporaryDirectory(dir=folder) as directory, Puts(pathlib.Path(directory) / "data", WAYS["kept"]) as puts:
+            def load(size=size, callers=callers, puts=puts):
+                puts.bench(size, seconds, callers=callers)
+            durable_counts.settle(puts.server, size, load)
+            lines += [f"PUT {size // KIB} KiB, callers: {callers}", "", *durable_profile.profile(puts.server, puts.commits, load), ""]
+    return "\n".join(lines)
+
+
 def document(options, tables, took):
     info = report.machine()
     fio_version = subprocess.run(["fio", "--version"], capture_output=True, text=True, check=False).stdout.strip()
@@ -260,6 +274,8 @@ def measured(options, folder):
 
 def tables_of(options, folder):
     """Rates and what is beside them, the counts, and where these were counted. What takes longest comes last."""
+    if options.profile:
+        return (profiled(folder, options.seconds),)
     rounds = [] if options.counts else measured(options, folder)
     table, where = counts_table(folder, options.seconds)
     print("counted", file=sys.stderr)
@@ -276,6 +292,7 @@ def main():
     parser.add_argument("--minutes", type=int, default=5, help="of overwriting the same keys; 0: none")
     parser.add_argument("--folder", help="on the disk to measure (default: the temporary folder)")
     parser.add_argument("--counts", action="store_true", help="counts for each PUT alone")
+    parser.add_argument("--profile", action="store_true", help="what perf counts and samples, alone")
     parser.add_argument("--page", action="store_true", help="writes the page")
     options = parser.parse_args()
     began = time.monotonic()
@@ -283,7 +300,7 @@ def main():
         folder = pathlib.Path(name)
         tables = tables_of(options, folder)
     print("\n\n".join(tables))
-    if options.page and not options.counts:
+    if options.page and not options.counts and not options.profile:
         page = ROOT / "docs" / "performance-durable.md"
         before = page.read_text(encoding="utf-8") if page.exists() else ""
         text = document(options, tables, time.monotonic() - began)

@@ -7,18 +7,19 @@
     ./dev bench counts          what is counted and not timed: on any machine, however busy; in place, the rest stays
     ./dev bench gets            GETs alone: over HTTP and HTTPS beside nginx, native beside memcpy; in place, a minute a round
 
-Every figure of the document comes out of this run. The peers (nginx, libfabric's own tests, memcpy, MD5, O_DIRECT writes)
+Every figure of the document comes out of this run. The peers (nginx, libfabric's own tests, memcpy, MD5)
 run on the same machine in the same rounds; a ratio is the median of the rounds', with the least and the greatest."""
 
 import argparse
+import errno
 import hashlib
 import json
-import mmap
 import os
 import pathlib
 import platform
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -36,6 +37,7 @@ import wrap_prose  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB]
+TCP_ULP = 31  # of <linux/tcp.h>, which Python does not name
 
 
 # Sections of ./dev bench many, clients and gets are kept when the rest is written anew.
@@ -86,8 +88,6 @@ def measure_round(program, seconds, concurrency):
     return {
         "memory": bench(program, *common, "--durability", "memory", "--sizes", sizes_text(SIZES)) +
                   yardsticks(program, "--duration", str(seconds), "--sizes", sizes_text(SIZES)),
-        "sync": bench(program, *common, "--durability", "sync", "--ops", "put", "--sizes", sizes_text(SIZES[1:]),
-                      "--doors", "http,native"),
         "small": bench(program, "--duration", "0.1", "--providers", "tcp", "--doors", "native", "--ops", "get",
                        "--sizes", "64") + yardsticks(program, "--sizes", "64", "--nginx", "off", "--no-memcpy"),
         "parallel": bench(program, *common, "--durability", "memory", "--doors", "http,native", "--sizes",
@@ -163,32 +163,23 @@ def throughput_md5(seconds):
     return count * MIB / (time.perf_counter() - began)
 
 
-def throughput_direct_write(seconds):
-    """O_DIRECT writes of 16 MiB one after the other, each followed by fdatasync, as in a PUT."""
-    block = mmap.mmap(-1, 16 * MIB)
-    block.write(os.urandom(MIB) * 16)
-    with tempfile.NamedTemporaryFile(prefix="verbena-direct-") as file:
-        fd = os.open(file.name, os.O_WRONLY | os.O_DIRECT)
-        os.posix_fallocate(fd, 0, 256 * MIB)
-        written, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            os.pwrite(fd, block, written % (256 * MIB))
-            os.fdatasync(fd)
-            written += 16 * MIB
-        took = time.perf_counter() - began
-        os.close(fd)
-    return written / took
-
-
-def limits(seconds):
-    return {"md5": throughput_md5(seconds), "direct_write": throughput_direct_write(seconds)}
-
-
 def command_output(*command):
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except OSError:
         return None
+
+
+def kernel_tls():
+    """A sentence for the page where the kernel cannot encrypt a socket's TLS records."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as connection:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
+            return ""
+        except OSError as error:
+            name = errno.errorcode[error.errno]
+    return (f" TLS by the kernel (kTLS) cannot be measured on this machine: its kernel has no module `tls`, and a socket answers `{name}` to "
+            "`TCP_ULP`. That of the virtual machine has it, but every instruction there is emulated.")
 
 
 def commit():
@@ -317,8 +308,8 @@ def rewrite_counts(path, cost_program):
     path.write_text(before + wrap_prose.paragraphs("\n".join(counted_part(cost_program))) + "\n" + COUNTS_END + "\n" + after, encoding="utf-8")
 
 
-def document(info, arguments, rounds, first, limit, took):
-    memory, sync, parallel, per_core, tls = (median_rows(rounds, name) for name in ("memory", "sync", "parallel", "per_core", "tls"))
+def document(info, arguments, rounds, first, md5, took):
+    memory, parallel, per_core, tls = (median_rows(rounds, name) for name in ("memory", "parallel", "per_core", "tls"))
     options = " ".join(sys.argv[1:])
     out = ["# Performance", "",
            "Everything on this page, the plot too, was written by one command, except sections that name their own:", "",
@@ -341,11 +332,10 @@ def document(info, arguments, rounds, first, limit, took):
            *[f"| {who} | {a:,.1f} | {b:,.1f} |" for who, a, b in first], "",
            "## Limits of this machine", "",
            "| what | MiB/s |", "| --- | --- |",
-           f"| MD5, one core | {limit['md5'] / MIB:,.0f} |",
-           f"| O_DIRECT write of 16 MiB, then fdatasync | {limit['direct_write'] / MIB:,.0f} |", "",
+           f"| MD5, one core | {md5 / MIB:,.0f} |", "",
            "## The table", "",
-           "`memory` bucket unless said otherwise; GETs are hot. Medians of the rounds. `fabtests` print means, under p50.", "",
-           *row_table(memory), "", "### PUT into a `sync` bucket", "", *row_table(sync), "",
+           "`memory` bucket; GETs are hot. Medians of the rounds. `fabtests` print means, under p50.", "",
+           *row_table(memory), "",
            "### Several callers", "", *row_table(parallel), "",
            "### GET over HTTP by eight callers, signed and not, beside nginx with one worker", "", *row_table(per_core), "",
            "### GET over TLS 1.3 by eight callers, not signed, beside nginx with one worker", "",
@@ -362,6 +352,7 @@ def write_gets(path, arguments):
              f"Written by `./dev bench gets`: {info['machine']}; {info['system']}; nginx {info['nginx'].removeprefix('nginx/')}; commit "
              f"{info['commit']}; load average at the start {info['load']}, at the end {os.getloadavg()[0]:.1f}; {arguments.rounds} rounds, "
              f"{each}. Client and server share the machine. Where the page's first table has a row of these, this one is newer. The certificate of both servers is of ECDSA over P-256."
+             + kernel_tls()
              + (" The CPU for a request is comparable on a busy machine, a throughput is not." if arguments.parts else ""), "",
              *budgets.table(rounds, measured_alone=True), "", GETS[1], ""]
     path.write_text(merged(path.read_text(encoding="utf-8"), "\n".join(lines), GETS), encoding="utf-8")
@@ -393,8 +384,8 @@ def main():
     for i in range(arguments.rounds):
         print(f"round {i + 1} of {arguments.rounds}", file=sys.stderr)
         rounds.append(measure_round(arguments.program, arguments.seconds, concurrency))
-    limit = limits(1 if arguments.quick else 3)
-    text = document(info, arguments, rounds, first_byte.measure(), limit, time.monotonic() - began)
+    md5 = throughput_md5(1 if arguments.quick else 3)
+    text = document(info, arguments, rounds, first_byte.measure(), md5, time.monotonic() - began)
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "performance.md"
     before = path.read_text(encoding="utf-8") if path.exists() else ""

@@ -175,21 +175,46 @@ def objects(name, load, wanted, server, provider):
         if row == "list":
             load(provider, "create", bucket, pids, True, load.arguments.files)
         say(name, row, load(provider, row, bucket, pids, True))
+        if row.startswith("sequential"):
+            say(name, row + "_ahead2", load(provider, row + "_ahead2", bucket, pids, True))
+            say(name, row + "_buffered", load(provider, row + "_ahead4", bucket, pids, True))
 
 
-def fuse(load, _):
-    """Reads of a file system that does nothing: what FUSE itself costs."""
-    program = load.arguments.fuse
-    if not program:
-        return
+@contextlib.contextmanager
+def fuse_mounted(load, provider, *options):
+    """bench/rivals_fuse.cc at MOUNT, its network that of a client; gives its pid."""
     guest.sh("modprobe fuse")
     pathlib.Path(MOUNT).mkdir(parents=True, exist_ok=True)
-    process = subprocess.Popen([program, str(load.arguments.large), MOUNT, "-f", "-o", "max_read=1048576"], stdin=subprocess.DEVNULL)
-    guest.until(lambda: os.path.ismount(MOUNT), 20, "the mount")
-    for row in ROWS[:3]:
-        say("FUSE", row, load("direct", row, MOUNT, [process.pid], False))
-    guest.sh(f"umount {MOUNT}")
-    process.wait(20)
+    # A file system of another user than root, whom the load runs as.
+    command = [word.replace("+ipc_lock", "+ipc_lock,+sys_admin") for word in guest.AS_CLIENT]
+    process = subprocess.Popen([*command, load.arguments.fuse, provider, "rivals", str(load.arguments.large), MOUNT, "-f", "-o",
+                                "max_read=1048576,allow_other"], stdin=subprocess.DEVNULL,
+                               env=dict(os.environ, AWS_ENDPOINT_URL=guest.HTTP, **guest.KEYS))
+    guest.until(lambda: os.path.ismount(MOUNT) or process.poll() is not None, 60, "the mount")
+    try:
+        yield process.pid
+    finally:
+        guest.sh(f"umount {MOUNT}")
+        process.wait(20)
+
+
+def fuse(load, wanted):
+    """Reads of a file system that does nothing: what FUSE itself costs."""
+    if load.arguments.fuse:
+        with fuse_mounted(load, "none") as pid:
+            for row in filter(ROWS[:3].__contains__, wanted):
+                say("FUSE", row, load("direct", row, MOUNT, [pid], False))
+
+
+def mount(load, wanted):
+    """The same, with the bytes of an object over the native door."""
+    if load.arguments.fuse:
+        with verbena(load.arguments, device=f"{guest.DEVICE}0") as server:
+            pids = [server.process.pid]
+            load("verbs", "prepare", "rivals", pids, True)
+            with fuse_mounted(load, "verbs"):
+                for row in filter(ROWS[:3].__contains__, wanted):
+                    say("Verbena, mounted by FUSE", row, load("direct", row, MOUNT, pids, False))
 
 
 def native(name, provider, device, *settings):
@@ -218,6 +243,7 @@ def nvme(load, wanted):
 SIDES = {
     "verbs": native("Verbena, verbs", "verbs", f"{guest.DEVICE}0"),
     "nfs_rdma": mounted_nfs("NFS over RDMA", "rdma,port=20049"),
+    "mount": mount,
     "fuse": fuse,
     "nvme": nvme,
     "tcp": native("Verbena, tcp", "tcp", None, "rdma.tcp_encryption=off"),

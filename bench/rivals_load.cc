@@ -1,7 +1,9 @@
 // The load of rivals.py: the same rows on a mounted file system and on the native door.
 // usage: rivals_load WAY ROW PLACE SECONDS LARGE FILES CHECKPOINT
 //   WAY         direct (O_DIRECT; small files: fsync), buffered: files in PLACE; verbs, tcp: objects of bucket PLACE
-//   ROW         prepare, random, sequential_1m, sequential_16m, create, list, read, values, checkpoint
+//   ROW         prepare, random, sequential_1m, sequential_16m, create, list, read, values, checkpoint; for objects
+//   also
+//               sequential_1m_ahead2, sequential_16m_ahead4 and their like, with so many reads in flight
 //   LARGE, CHECKPOINT: bytes of the object that is read, and of the one that is written; FILES: how many small ones
 // Prints "ready", waits for a line, works, and prints a JSON line. Bytes that were read are checked by their first
 // word.
@@ -22,28 +24,20 @@
 #include <thread>
 #include <vector>
 
-#include "verbena/client.h"
+#include "rivals_client.h"
 
 namespace {
+
+using rivals::fail;
+using rivals::must;
 
 using Clock = std::chrono::steady_clock;
 
 constexpr unsigned callers = 16;
 constexpr size_t small = 4096, piece = 16u << 20, batch = 256, page = 1000;
 
-[[noreturn]] void fail(const std::string& what) {
-  std::fprintf(stderr, "rivals_load: %s\n", what.c_str());
-  std::_Exit(1);  // from any of the callers' threads: the others go on while exit() destroys what they use
-}
-
 void must(bool holds, const std::string& what) {
   if (!holds) fail(what + ": " + std::strerror(errno));
-}
-
-template <class T>
-const T& must(const verbena::Outcome<T>& outcome, const char* what) {
-  if (!outcome) fail(std::string(what) + ": " + outcome.error().message);
-  return *outcome;
 }
 
 // Every 4 KiB begin with their number.
@@ -79,6 +73,9 @@ class Side {
   virtual void begin_callers() {
   }  // connections and memory of all callers, as a mount has its own before the time begins
   virtual const std::byte* read(uint64_t offset, size_t size) = 0;
+  // Memory to read the large one in order, `size` bytes a read, with `depth` of these in flight.
+  virtual void read_ahead(unsigned depth, size_t size, uint64_t large) = 0;
+  virtual const std::byte* read_next() = 0;  // the next of them; valid until the next call
   virtual void create(const Share& share) = 0;
   virtual uint64_t list(const Share& share) = 0;
   virtual uint64_t read_all(const Share& share) = 0;
@@ -129,6 +126,9 @@ class Files : public Side {
     return memory_.get();
   }
 
+  void read_ahead(unsigned, size_t, uint64_t) override { fail("files are read ahead by the kernel"); }
+  const std::byte* read_next() override { return nullptr; }
+
   void create(const Share& share) override {
     const std::string folder = path(share);
     must(mkdir(folder.c_str(), 0755) == 0, folder);
@@ -178,14 +178,10 @@ class Files : public Side {
   Memory memory_;
 };
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : value;
-}
-
 class Objects : public Side {
  public:
-  Objects(std::string bucket, const std::string& provider) : bucket_(std::move(bucket)), client_(connect(provider)) {}
+  Objects(std::string bucket, const std::string& provider)
+      : bucket_(std::move(bucket)), client_(rivals::connect(provider)) {}
 
   void reserve(size_t to_write) override {
     (void)client_.make_bucket(bucket_);  // it may be there
@@ -213,6 +209,12 @@ class Objects : public Side {
     if (must(got, "get").bytes != size) fail("a short read");
     return memory_.data();
   }
+
+  void read_ahead(unsigned depth, size_t size, uint64_t large) override {
+    ahead_ = std::make_unique<rivals::ReadAhead>(client_, bucket_, depth, size, large);
+  }
+
+  const std::byte* read_next() override { return ahead_->next().data(); }
 
   void create(const Share& share) override {
     const verbena::Buffer& window = windows_[share.caller];
@@ -256,19 +258,6 @@ class Objects : public Side {
   }
 
  private:
-  static verbena::Client connect(const std::string& provider) {
-    verbena::ClientOptions options;
-    options.endpoint = environment("AWS_ENDPOINT_URL");
-    options.native_endpoint = environment("VERBENA_NATIVE");  // none: the usual port
-    options.access_key = environment("AWS_ACCESS_KEY_ID");
-    options.secret_key = environment("AWS_SECRET_ACCESS_KEY");
-    options.via = verbena::Via::native;
-    options.provider = provider;
-    options.connect_timeout = std::chrono::seconds(30);  // the machine is an emulated one
-    options.attempts_max = 1000;  // a server refuses listings with values beyond a few at once, and callers wait
-    return must(verbena::Client::connect(options), "connect");
-  }
-
   template <class Call>
   void each_batch(const Share& share, const Call& call) const {
     const std::string folder = folder_of(share.caller) + "/";
@@ -290,6 +279,7 @@ class Objects : public Side {
   verbena::Client client_;
   verbena::Buffer memory_;
   std::array<verbena::Buffer, callers> windows_;
+  std::unique_ptr<rivals::ReadAhead> ahead_;
 };
 
 struct Work {
@@ -297,6 +287,16 @@ struct Work {
   double seconds;
   uint64_t large, files, checkpoint;
   bool cached;  // the client keeps what it has read
+
+  bool reads_large() const { return row == "random" || row.starts_with("sequential"); }
+
+  size_t read_size() const { return row == "random" ? small : row.starts_with("sequential_1m") ? 1u << 20 : piece; }
+
+  // Of a row of sequential reads: how many are in flight.
+  unsigned depth() const {
+    const size_t at = row.find("_ahead");
+    return at == std::string::npos ? 1 : static_cast<unsigned>(std::stoul(row.substr(at + 6)));
+  }
 };
 
 struct Done {
@@ -311,13 +311,14 @@ Done read_large(Side& side, const Work& work, size_t size, bool random) {
   uint64_t state = 1;
   const auto began = Clock::now();
   const uint64_t pass = random ? 1 : work.large / size;
+  const bool ahead = work.depth() > 1;
   for (auto last = began;
        done.operations % pass != 0 || (std::chrono::duration<double>(last - began).count() < work.seconds &&
                                        !(work.cached && done.operations != 0));) {
     state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
     const uint64_t offset = (random ? (state >> 20) : done.operations) % (work.large / size) * size;
     const auto before = Clock::now();
-    const std::byte* bytes = side.read(offset, size);
+    const std::byte* bytes = ahead ? side.read_next() : side.read(offset, size);
     last = Clock::now();
     check(bytes, offset / small);
     done.took_us.push_back(std::chrono::duration<double, std::micro>(last - before).count());
@@ -342,9 +343,7 @@ Done by_all_callers(const Work& work, const Call& call) {
 
 Done run(Side& side, const Work& work) {
   const std::string& row = work.row;
-  if (row == "random") return read_large(side, work, small, true);
-  if (row == "sequential_1m") return read_large(side, work, 1u << 20, false);
-  if (row == "sequential_16m") return read_large(side, work, piece, false);
+  if (work.reads_large()) return read_large(side, work, work.read_size(), row == "random");
   if (row == "create") return by_all_callers(work, [&](const Share& s) { return side.create(s), s.count; });
   if (row == "list") return by_all_callers(work, [&](const Share& s) { return side.list(s); });
   if (row == "read") return by_all_callers(work, [&](const Share& s) { return side.read_all(s); });
@@ -378,9 +377,10 @@ int main(int argc, char** argv) {
     side = std::make_unique<Objects>(argv[3], way);
   if (work.row == "prepare" || work.row == "checkpoint")
     side->reserve(work.row == "prepare" ? work.large : work.checkpoint);
-  if (work.row == "random" || work.row.starts_with("sequential")) {
+  if (work.reads_large()) {
     side->open();
     side->read(0, small);
+    if (work.depth() > 1) side->read_ahead(work.depth(), work.read_size(), work.large);
   } else if (work.row != "prepare" && work.row != "checkpoint") {
     side->begin_callers();
   }

@@ -20,12 +20,13 @@ def line(side, row, seconds, server=1.0):
                        "client_cpu_s": 0.5, "server_cpu_s": server, "server_user_s": server, "machine_cpu_s": 2.0})
 
 
-def a_round(ours_s, theirs_s, fuse_s):
+def a_round(ours_s, theirs_s, mount_s):
+    """One round in which our rows take so many seconds, those of NFS and the others, and those of the mount."""
     lines = ["a line of the guest's own"]
     for row in rivals.titles(ARGUMENTS):
         for side in rivals.SIDES:
             lines.append(line(side, row, ours_s if side == rivals.VERBS else theirs_s, None if side == rivals.NVME else 1.0))
-    lines += [line("FUSE", row, fuse_s) for row in rivals.READS]
+    lines += [line(side, row, mount_s) for row in rivals.READS for side in (rivals.FUSE, rivals.MOUNT)]
     return rivals.parsed("\n".join(lines))
 
 
@@ -72,8 +73,10 @@ class Report(unittest.TestCase):
         found = a_round(1, 2, 1)
         found[rivals.NFS, "random"] |= {"seconds": 100.0, "machine_cpu_s": 2.0}
         table = self.rows(rivals.ratio_table([found], self.named))
-        self.assertEqual(table["4 KiB, random reads, one caller"][2], "met, but NFS stalls in 1 of 1 rounds, by tcp beside tcp not met")
+        self.assertEqual(table["4 KiB, random reads, one caller"][2], "no verdict: NFS stalls in 1 of 1 rounds; over TCP not met")
         self.assertEqual(table["16 MiB, sequential reads"][2], "met")
+        self.assertNotIn("4 KiB, random reads, one caller", rivals.bars([found], self.named))
+        self.assertIn("16 MiB, sequential reads", rivals.bars([found], self.named))
 
     def test_every_ratio_under_1_is_told_with_the_larger_of_its_costs(self):
         found = a_round(1, 0.5, 1)
@@ -83,12 +86,31 @@ class Report(unittest.TestCase):
         self.assertIn("most of it of the server", next(row for row in lost if "created" in row))
         self.assertEqual(rivals.losses([a_round(1, 2, 1)], self.named), ["Nowhere: no ratio of the table is under 1."])
 
-    def test_a_mount_is_decided_by_the_sum_and_the_greater_of_its_parts(self):
-        for fuse_s, words in ((0.5, "worth building"), (1.5, "no mount for now"), (3, "no mount.**")):
-            self.assertIn(words, "\n".join(rivals.mount_section([a_round(1, 2, fuse_s)], self.named)))
-        for lacking in (lambda side, row: side == "FUSE", lambda side, row: row.endswith("_buffered")):
+    def test_a_mount_is_decided_by_what_it_and_the_native_door_take(self):
+        for ours_s, mount_s, words in ((1, 1.5, "worth building"), (1, 3, "no mount for now"), (2.5, 3, "no mount.**"),
+                                       (2.5, 3, "none would win in: 4 KiB")):
+            self.assertIn(words, "\n".join(rivals.mount_section([a_round(ours_s, 2, mount_s)], self.named)))
+        some = a_round(2.5, 2, 3)
+        some[rivals.VERBS, "random"]["seconds"] = 1
+        self.assertIn("none would win in: 1 MiB, sequential reads; 16 MiB", "\n".join(rivals.mount_section([some], self.named)))
+        for lacking in (lambda side, row: side == rivals.MOUNT, lambda side, row: row.endswith("_buffered")):
             unknown = {key: row for key, row in a_round(1, 2, 1).items() if not lacking(*key)}
             self.assertEqual(rivals.mount_section([unknown], self.named), ["Not measured in this run."])
+
+    def test_the_native_door_counts_with_the_reads_in_flight_that_are_best(self):
+        found = a_round(4, 2, 3)
+        for row in rivals.SEQUENTIAL:
+            found[rivals.VERBS, row + "_ahead2"]["seconds"] = 1
+        self.assertIn("as are best: 1 MiB, sequential reads; 16 MiB", "\n".join(rivals.mount_section([found], self.named)))
+
+    def test_only_ours_is_expected_to_have_a_row_with_two_reads_in_flight(self):
+        found = a_round(1, 2, 1)
+        for side in (rivals.NFS, rivals.NFS_TCP, rivals.NVME):
+            for row in rivals.SEQUENTIAL:
+                del found[side, row + "_ahead2"]
+        self.assertEqual(rivals.failures([found], self.named), [])
+        del found[rivals.VERBS, "sequential_1m_ahead2"]
+        self.assertEqual(rivals.failures([found], self.named), ["- Verbena, verbs, in no round of this run: 1 MiB, sequential, 2 in flight."])
 
     def test_a_process_that_has_a_cpu_waits_for_less_than_all_of_its_time(self):
         self.assertIn(os.getpid(), rivals.descendants(os.getppid()))
