@@ -7,6 +7,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <cerrno>
+#include <iterator>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -58,15 +59,34 @@ void Batcher::add(const Target& target, Waiting waiting) {
 }
 
 void Batcher::recount() {
-  std::map<std::string, std::shared_ptr<Tally>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [tablet, tally] : tallies_) tally->stale = true;
+}
+
+Task<bool> Batcher::recount(std::string tablet, uint64_t bucket) {
   {
     const std::lock_guard lock(mutex_);
-    all = tallies_;
+    if (const auto tally = tallies_.find(tablet); tally != tallies_.end()) tally->second->stale = true;
   }
-  for (const auto& [tablet, tally] : all) {
-    tally->stale = true;
-    add({tablet, tally->bucket}, {"", {}, /*alone=*/true, [](Outcome) {}});
+  Target target{std::move(tablet), bucket};
+  Part nothing;
+  const Outcome outcome = co_await commit(std::move(target), std::move(nothing), /*alone=*/true);
+  co_return outcome.code >= 0 || outcome.code == -ENOENT;
+}
+
+// The names of a bucket's tablets follow one another.
+void Batcher::keep_only(uint64_t bucket, const std::set<std::string>& tablets) {
+  const std::lock_guard lock(mutex_);
+  auto at = tallies_.lower_bound(tablet_object(bucket, 0));
+  while (at != tallies_.end() && at->second->bucket == bucket) {
+    const bool is_used = tablets.contains(at->first) || queues_.contains(at->first);
+    at = is_used ? std::next(at) : tallies_.erase(at);
   }
+}
+
+size_t Batcher::remembered() {
+  const std::lock_guard lock(mutex_);
+  return tallies_.size();
 }
 
 Usage Batcher::counted_in(const std::string& tablet) {
@@ -100,7 +120,10 @@ std::vector<Batcher::Waiting> Batcher::take(const std::string& tablet) {
   }
   if (!batch.empty()) return batch;
   queues_.erase(queue);
-  if (const auto tally = tallies_.find(tablet); tally->second->gone) tallies_.erase(tally);
+  // Of a tablet that has gone, and where nothing was changed: in a removed bucket, most often.
+  const auto tally = tallies_.find(tablet);
+  const bool empty = tally->second->receipt.empty() && tally->second->counted == Usage();
+  if (tally->second->gone || empty) tallies_.erase(tally);
   return batch;
 }
 
