@@ -290,6 +290,33 @@ TEST_F(RadosFaults, BytesThatCannotBeRemovedKeepNoOthers) {
   EXPECT_TRUE(stripes().empty());
 }
 
+// Each round of looking for them queued them once more.
+TEST_F(RadosFaults, WhatWaitsToBeRemovedIsQueuedOnce) {
+  t.open();
+  t.make_bucket("b");
+  t.make_bucket("gone");
+  ASSERT_TRUE(t.put("b", "held", pattern(100'000, 1)));
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(t.put("b", key(i), pattern(100'000, 1)));
+  ASSERT_TRUE(lives_long_enough([&] { return parts().garbage->rounds() != 0 && t.store().settled(); }));
+  auto reader = t.run(t.engine().open("b", "held"));
+  ASSERT_TRUE(reader);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(t.put("b", key(i), pattern(100'000, 2)));
+  ASSERT_TRUE(t.put("gone", "k", pattern(100'000, 3)));
+  ASSERT_TRUE(t.remove("gone", "k"));  // as a row of its own, and then with its tablet
+  ASSERT_TRUE(t.run(t.engine().remove_bucket("gone")));
+  std::this_thread::sleep_for(seconds(10));
+  const uint64_t rounds = parts().garbage->rounds();
+  EXPECT_EQ(parts().garbage->backlog(), 12u);
+  std::this_thread::sleep_for(3 * rados::Garbage::rounds_every + seconds(60));
+  EXPECT_GE(parts().garbage->rounds(), rounds + 3);
+  EXPECT_EQ(parts().garbage->backlog(), 12u);
+  EXPECT_EQ(t.read(**reader, 0, 100'000).value_or("nothing"), pattern(100'000, 1));
+  reader->reset();
+  EXPECT_TRUE(lives_long_enough([&] { return t.store().settled(); }));
+  EXPECT_EQ(parts().garbage->backlog(), 0u);
+  EXPECT_EQ(names("data", "d.").size(), 11u);
+}
+
 // While the signs of life could not be read each server took the time for the others' silence, and gave up the one
 // whose next sign came last.
 TEST_F(RadosFaults, TimeInWhichSignsCannotBeReadIsNoSilence) {
