@@ -672,6 +672,39 @@ TEST_F(RadosFaults, WhoLeadsNoMoreTakesAwayNoHintOfEvents) {
   EXPECT_TRUE(eventually(has_events, seconds(2)));
 }
 
+// The change was made, and nobody was told of its event: it waited for up to ten minutes.
+TEST_F(RadosFaults, AnEventOfAChangeThatWasNotAnsweredIsFoundSoon) {
+  t.options.timeout = seconds(2);
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(lives_long_enough([&] { return parts().leader->holds() && parts().garbage->rounds() != 0; }));
+  ASSERT_TRUE(t.put("b", "k", "old"));  // a server's first change of a tablet is two calls
+  ASSERT_TRUE(t.run(t.engine().event_backlog("q")));
+  const uint64_t rounds = parts().garbage->rounds();
+  const std::string tablet = rados::tablet_object(bucket(), 0);
+  auto writer = t.run(t.engine().create("b", "k", std::nullopt));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(t.append(**writer, "new"));
+  ObjectInfo info;
+  info.size = 3;
+  CommitConditions conditions;
+  conditions.announcement = std::make_shared<const Told>();
+  Steps steps;
+  model.set_weather({.answer_lost = 65'535});
+  auto committing = steps.begin((*writer)->commit(info, conditions));
+  drive_until_made(steps, committing, tablet, "k");
+  model.hold("first", tablet, seconds(20));
+  model.set_weather({});
+  EXPECT_EQ(steps.end(std::move(committing)).error(), Errc::service_unavailable);
+  EXPECT_TRUE(eventually(
+      [&] {
+        const auto backlog = t.run(t.engine().event_backlog("q"));
+        return backlog && std::ranges::count(*backlog, bucket(), &EventBacklog::bucket) == 1;
+      },
+      seconds(30)));
+  EXPECT_EQ(parts().garbage->rounds(), rounds);
+}
+
 // It waited for what later calls needed, too.
 TEST_F(RadosFaults, ALateCallIsBarredByTheFirstEpochAfterItsOwn) {
   t.open();

@@ -152,9 +152,13 @@ Task<Result<Attempt>> RadosCatalogue::try_key(Change& change, Rows& rows, int& l
   const auto outcome =
       co_await batcher_.commit(std::move(target), std::move(part), /*alone=*/lost >= lost_together_max);
   if (lost_race(outcome.code)) ++lost;
-  VB_CO_ASSIGN(const Attempt attempt, co_await settle(change, rows, outcome));
+  const auto settled = co_await settle(change, rows, outcome);
+  // Its events are in the tablet, too, if it was made and not answered.
+  if (settled ? *settled == Attempt::done : outcome.unsure) {
+    for (const std::string& queue : judged.queues()) events_.left(queue, bucket->id);
+  }
+  VB_CO_ASSIGN(const Attempt attempt, settled);
   if (attempt == Attempt::again) co_return attempt;
-  for (const std::string& queue : judged.queues()) events_.left(queue, bucket->id);
   garbage_.add(tablet.object, judged.dead());
   splitter_.count(bucket->id, tablet.number, written);
   judged.run_effects();
