@@ -291,6 +291,33 @@ TEST_F(RadosFaults, BytesThatCannotBeRemovedKeepNoOthers) {
   EXPECT_TRUE(stripes().empty());
 }
 
+// Each round of looking for them queued them once more.
+TEST_F(RadosFaults, WhatWaitsToBeRemovedIsQueuedOnce) {
+  t.open();
+  t.make_bucket("b");
+  t.make_bucket("gone");
+  ASSERT_TRUE(t.put("b", "held", pattern(100'000, 1)));
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(t.put("b", key(i), pattern(100'000, 1)));
+  ASSERT_TRUE(lives_long_enough([&] { return parts().garbage->rounds() != 0 && t.store().settled(); }));
+  auto reader = t.run(t.engine().open("b", "held"));
+  ASSERT_TRUE(reader);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(t.put("b", key(i), pattern(100'000, 2)));
+  ASSERT_TRUE(t.put("gone", "k", pattern(100'000, 3)));
+  ASSERT_TRUE(t.remove("gone", "k"));  // as a row of its own, and then with its tablet
+  ASSERT_TRUE(t.run(t.engine().remove_bucket("gone")));
+  std::this_thread::sleep_for(seconds(10));
+  const uint64_t rounds = parts().garbage->rounds();
+  EXPECT_EQ(parts().garbage->backlog(), 12u);
+  std::this_thread::sleep_for(3 * rados::Garbage::rounds_every + seconds(60));
+  EXPECT_GE(parts().garbage->rounds(), rounds + 3);
+  EXPECT_EQ(parts().garbage->backlog(), 12u);
+  EXPECT_EQ(t.read(**reader, 0, 100'000).value_or("nothing"), pattern(100'000, 1));
+  reader->reset();
+  EXPECT_TRUE(lives_long_enough([&] { return t.store().settled(); }));
+  EXPECT_EQ(parts().garbage->backlog(), 0u);
+  EXPECT_EQ(names("data", "d.").size(), 11u);
+}
+
 // While the signs of life could not be read each server took the time for the others' silence, and gave up the one
 // whose next sign came last.
 TEST_F(RadosFaults, TimeInWhichSignsCannotBeReadIsNoSilence) {
@@ -535,6 +562,35 @@ TEST_F(RadosFaults, ServersAreToldOfALostOneUntilTheyHaveHeardIt) {
   EXPECT_TRUE(eventually(knows, seconds(60)));
 }
 
+// One bucket's object that could not be read failed the reload that follows the end of a server, on every other one:
+// they answered nothing, for as long as its placement group was away.
+TEST_F(RadosFaults, ABucketThatIsAwayIsRefusedAlone) {
+  t.open();
+  for (const char* name : {"a", "b"}) t.make_bucket(name);
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(t.put(name, "k", name));
+  const auto other = another("second");
+  auto lost = another("third");
+  std::this_thread::sleep_for(seconds(10));  // the leader has seen its sign
+  const std::string away = rados::bucket_object(parts().buckets.find("a")->id);
+  for (const char* user : {"first", "second"}) model.hold(user, away, seconds(600));
+  lost.reset();
+  for (const auto until = std::chrono::steady_clock::now() + seconds(60); std::chrono::steady_clock::now() < until;) {
+    ASSERT_EQ(t.get("b", "k").value_or("nothing"), "b");
+    ASSERT_TRUE(t.run(other->open("b", "k")));
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  EXPECT_EQ(t.get("a", "k").error(), Errc::service_unavailable);
+  EXPECT_EQ(t.run(t.engine().buckets())->size(), 2u);
+  parts().bus->handle_error(0, -ENOTCONN);
+  EXPECT_TRUE(eventually([&] { return t.get("b", "k").value_or("nothing") == "b"; }, seconds(30))) << "by a new watch";
+  const auto late = another("late");  // one that starts meanwhile, and can read it
+  ASSERT_NE(late, nullptr);
+  EXPECT_TRUE(t.run(late->open("a", "k")));
+  for (const char* user : {"first", "second"}) model.hold(user, away, {});
+  EXPECT_EQ(t.get("a", "k").value_or("nothing"), "a");
+  EXPECT_TRUE(eventually([&] { return t.store().may_keep("a") && other->may_keep("a"); }, seconds(30)));
+}
+
 // A task that ended by an exception left its bucket to none.
 TEST_F(RadosFaults, ALateCallIsBarredAfterAnException) {
   t.open();
@@ -657,6 +713,39 @@ TEST_F(RadosFaults, WhoLeadsNoMoreTakesAwayNoHintOfEvents) {
   EXPECT_TRUE(steps.end(std::move(counting)));
   EXPECT_NE(next->leader_term(), 0u);
   EXPECT_TRUE(eventually(has_events, seconds(2)));
+}
+
+// The change was made, and nobody was told of its event: it waited for up to ten minutes.
+TEST_F(RadosFaults, AnEventOfAChangeThatWasNotAnsweredIsFoundSoon) {
+  t.options.timeout = seconds(2);
+  t.open();
+  t.make_bucket("b");
+  ASSERT_TRUE(lives_long_enough([&] { return parts().leader->holds() && parts().garbage->rounds() != 0; }));
+  ASSERT_TRUE(t.put("b", "k", "old"));  // a server's first change of a tablet is two calls
+  ASSERT_TRUE(t.run(t.engine().event_backlog("q")));
+  const uint64_t rounds = parts().garbage->rounds();
+  const std::string tablet = rados::tablet_object(bucket(), 0);
+  auto writer = t.run(t.engine().create("b", "k", std::nullopt));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(t.append(**writer, "new"));
+  ObjectInfo info;
+  info.size = 3;
+  CommitConditions conditions;
+  conditions.announcement = std::make_shared<const Told>();
+  Steps steps;
+  model.set_weather({.answer_lost = 65'535});
+  auto committing = steps.begin((*writer)->commit(info, conditions));
+  drive_until_made(steps, committing, tablet, "k");
+  model.hold("first", tablet, seconds(20));
+  model.set_weather({});
+  EXPECT_EQ(steps.end(std::move(committing)).error(), Errc::service_unavailable);
+  EXPECT_TRUE(eventually(
+      [&] {
+        const auto backlog = t.run(t.engine().event_backlog("q"));
+        return backlog && std::ranges::count(*backlog, bucket(), &EventBacklog::bucket) == 1;
+      },
+      seconds(30)));
+  EXPECT_EQ(parts().garbage->rounds(), rounds);
 }
 
 // It waited for what later calls needed, too.

@@ -130,7 +130,11 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   if (!incarnation) return std::unexpected("the index pool: " + describe(incarnation.error()));
   ids.set_incarnation(*incarnation);
   batcher.set_incarnation(*incarnation);
-  book.begin(*incarnation, [this](const std::string& tablet) { return batcher.counted_in(tablet); });
+  UsageBook::Tallies tallies;
+  tallies.counted_in = [this](const std::string& tablet) { return batcher.counted_in(tablet); };
+  tallies.recount = [this](std::string tablet, uint64_t bucket) { return batcher.recount(std::move(tablet), bucket); };
+  tallies.keep_only = [this](const BucketState& state) { forget_tablets(state); };
+  book.begin(*incarnation, std::move(tallies));
   leader.emplace(*cluster, io, *incarnation);
   Garbage::Helpers helpers;
   helpers.is_leader = [this] { return leader->holds(); };
@@ -205,7 +209,7 @@ Result<void> Engine::load_all() {
 void Engine::make_bus() {
   InFlightChanges::Helpers helpers;
   helpers.tell = [this](Notice notice) { return bus->tell(std::move(notice)); };
-  helpers.read = [this](std::string name) { return reload_named(std::move(name)); };
+  helpers.read = [this](std::string name, bool insists) { return reload_named(std::move(name), insists); };
   helpers.read_all = [this] { return reload_buckets(); };
   helpers.forget_kept = [this](std::string_view name) { read_leases->let_go_of_bucket(name); };
   helpers.on_change = [this](std::string_view name) { on_change(name); };
@@ -285,7 +289,8 @@ Task<Result<void>> Engine::reload_all() {
   VB_CO_TRY(co_await reload_keys());
   VB_CO_TRY(co_await reload_accounts());
   VB_CO_TRY(co_await reload_buckets());
-  // This process may have been suspended so long that others took over its counts.
+  // This process may have been suspended so long that others took over its counts: the book's next looks find that out
+  // where nothing is changed.
   batcher.recount();
   co_return Result<void>{};
 }
@@ -296,13 +301,17 @@ Task<Result<void>> Engine::reload_buckets() {
   NamedBuckets wanted;
   for (const auto& [row, value] : named) {
     const auto id = keys::parse_number(value);
-    if (!id) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
+    if (!id) {
+      std::string name = row.substr(1);
+      VB_CO_TRY(co_await reload_named(std::move(name), /*insists=*/false));
+      continue;
+    }
     there.insert(*id);
     wanted.emplace_back(row.substr(1), *id);
   }
   VB_CO_TRY(co_await reload_each(std::move(wanted)));
   for (const auto& known : buckets.all()) {
-    if (!there.contains(known->id)) VB_CO_TRY(co_await reload_named(known->name));
+    if (!there.contains(known->id)) VB_CO_TRY(co_await reload_named(known->name, /*insists=*/false));
   }
   co_return Result<void>{};
 }
@@ -325,7 +334,11 @@ Task<Result<void>> Engine::reload_each(NamedBuckets wanted) {
         all->left.pop_back();
         std::string copy = name;
         VB_CO_TRY(co_await reload_locked(id, std::move(copy)));
-        if (registry.find(id) == nullptr) VB_CO_TRY(co_await check_missing(std::move(name), id));
+        if (registry.find(id) != nullptr || in_flight->intents().is_unread(id)) continue;
+        copy = name;
+        if (auto checked = co_await check_missing(std::move(copy), id); !checked) {
+          VB_CO_TRY(refuse(name, id, checked.error()));
+        }
       }
       co_return Result<void>{};
     };
@@ -350,7 +363,11 @@ Task<Result<void>> Engine::reload_each(NamedBuckets wanted) {
 Task<Result<void>> Engine::reload_numbered(uint64_t id) {
   auto state = co_await find_locked(id);
   if (!state && state.error() == Errc::no_such_bucket) co_return Result<void>{};
-  if (!state) co_return std::unexpected(state.error());
+  if (!state) {
+    const auto known = buckets.find_id(id);
+    if (known) co_return refuse(known->name, id, state.error());
+    co_return std::unexpected(state.error());  // of its name memory may have an earlier bucket
+  }
   std::string name = (*state)->record.info.name;  // which never changes
   std::string copy = name;
   VB_CO_TRY(co_await reload_locked(id, std::move(copy)));
@@ -367,23 +384,54 @@ Task<Result<BucketPtr>> Engine::find_locked(uint64_t id) {
   co_return state;
 }
 
+// A bucket that could not be read is left as it is, so that no reload waits for it: only what begins to read it after
+// this ends that.
 Task<Result<void>> Engine::reload_locked(uint64_t id, std::string name) {
-  KeyLocks::Name lock(0, std::move(name));
+  if (in_flight->put_off(id)) co_return Result<void>{};
+  KeyLocks::Name lock(0, name);
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
-  co_return co_await reload_one(id);
+  if (in_flight->put_off(id)) co_return Result<void>{};
+  co_return co_await reload_or_refuse(id, std::move(name));
+}
+
+// The caller holds the lock of the bucket's name.
+Task<Result<void>> Engine::reload_or_refuse(uint64_t id, std::string name) {
+  const uint64_t begun = in_flight->next_turn();
+  const auto read = co_await reload_one(id);
+  if (!read) co_return refuse(name, id, read.error());
+  if (in_flight->set_read(name, begun)) {
+    log::info("rados: bucket {} is read again", log::printable(name));
+    on_change(name);
+  }
+  co_return Result<void>{};
+}
+
+// From now on calls of this bucket read it in the cluster first, and fail alone if they cannot; all others go on. Only
+// a copy of everything must have all buckets.
+Result<void> Engine::refuse(const std::string& name, uint64_t id, const Error& why) {
+  if (whole_only || cluster->is_closing()) return std::unexpected(why);
+  if (!in_flight->set_unread(name, id, why)) return {};
+  log::warn("rados: bucket {} cannot be read, and is refused until it can: {}", log::printable(name), describe(why));
+  on_change(name);
+  return {};
 }
 
 // The bucket that has the name now, or none.
-Task<Result<void>> Engine::reload_named(std::string name) {
+Task<Result<void>> Engine::reload_named(std::string name, bool insists) {
   KeyLocks::Name lock(0, name);
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
+  const uint64_t begun = in_flight->next_turn();
   const std::string row = keys::bucket(name);
   VB_CO_ASSIGN(const std::string value, co_await registry.row(std::string(root_object), row));
   const auto id = keys::parse_number(value);
-  if (!id && !value.empty()) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
+  if (!id && !value.empty()) {
+    co_return refuse(name, 0, Error{Errc::corrupt_object, 0, "rados: name of a bucket"});
+  }
   const auto known = buckets.find(name);
   if (known && (!id || known->id != *id)) forget(*known);
-  if (id) co_return co_await reload_one(*id);
+  if (id && !insists && in_flight->put_off(*id)) co_return Result<void>{};
+  if (id) co_return co_await reload_or_refuse(*id, std::move(name));
+  in_flight->set_read(name, begun);
   co_return Result<void>{};
 }
 
@@ -397,9 +445,25 @@ Task<Result<void>> Engine::check_missing(std::string name, uint64_t id) {
 void Engine::forget(const Bucket& bucket) {
   registry.forget(bucket.id);
   book.forget(bucket.id);
+  batcher.keep_only(bucket.id, {});
+  splitter.keep_only(bucket.id, {});
+  ends.forget(bucket.id);
   const auto now = buckets.find(bucket.name);
   if (now && now->id == bucket.id) buckets.remove(bucket.name);
   on_change(bucket.name);
+}
+
+// Calls on the object of a joined tablet may still be looked for there.
+void Engine::forget_tablets(const BucketState& state) {
+  std::set<std::string> objects;
+  std::set<uint64_t> numbers;
+  for (const Tablet& tablet : state.tablets) {
+    objects.insert(tablet.object);
+    numbers.insert(tablet.number);
+  }
+  for (const uint64_t number : state.joined) objects.insert(tablet_object(state.id, number));
+  batcher.keep_only(state.id, objects);
+  splitter.keep_only(state.id, numbers);
 }
 
 void Engine::forget(uint64_t id) {
@@ -421,6 +485,7 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
   if (!documents) co_return std::unexpected(documents.error());
   const BucketRecord& record = (*state)->record;
   auto known = buckets.find(record.info.name);
+  bool is_new = false;
   if (known && known->id == id) {
     // Objects without a version id get the id "null" then, which cached ones do not have.
     const bool renames = known->versioning.load() == Versioning::off && record.info.versioning != Versioning::off;
@@ -430,12 +495,16 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
     buckets.add(record);
     known = buckets.find(record.info.name);
     known->set_uncounted(true);
+    is_new = true;
   }
   book.know(known);
-  if (known->uncounted.load()) {
+  if (is_new) {
     auto looked = co_await book.look(id);
-    // It is being removed, or a tablet is being split. Its usage is read again later.
-    if (!looked && !(looked.error() == Errc::no_such_bucket)) co_return looked;
+    // It is being removed, or a tablet is being split, or cannot be read: it stays uncounted until the book's next
+    // look.
+    if (!looked && !(looked.error() == Errc::no_such_bucket)) {
+      log::debug("rados: what bucket {} holds is not known for now: {}", id, describe(looked.error()));
+    }
   }
   std::map<std::string, Document, std::less<>> all;
   for (auto& [row, bytes] : *documents) all[row.substr(1)] = std::make_shared<const std::string>(std::move(bytes));
@@ -463,7 +532,7 @@ RadosStore::~RadosStore() { engine_->close(); }
 Task<Result<void>> Engine::settle_names() {
   if (!fresh()) co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   if (in_flight->intents().all()) co_return co_await in_flight->settle_all();
-  for (const std::string& name : in_flight->intents().names()) VB_CO_TRY(co_await settle(name));
+  for (std::string& name : in_flight->intents().names()) VB_CO_TRY(co_await in_flight->settle_name(std::move(name)));
   co_return Result<void>{};
 }
 
@@ -552,9 +621,10 @@ Task<Result<ObjectInfo>> RadosStore::rename(std::string_view bucket, RenameReque
   VB_CO_TRY(check_key(request.from));
   VB_CO_TRY(check_key(request.to));
   std::string from = request.from, to = request.to;
+  const bool has_token = !request.token.empty();
   auto renaming = std::make_shared<Renaming>(Renaming{found, std::move(request)});
   Change change = rename_change(renaming);
-  VB_CO_TRY(co_await engine->catalogue->commit_pair(std::move(change), std::move(from), std::move(to)));
+  VB_CO_TRY(co_await engine->catalogue->commit_pair(std::move(change), std::move(from), std::move(to), has_token));
   co_return std::move(renaming->info);
 }
 

@@ -7,6 +7,7 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <cerrno>
+#include <iterator>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -58,15 +59,34 @@ void Batcher::add(const Target& target, Waiting waiting) {
 }
 
 void Batcher::recount() {
-  std::map<std::string, std::shared_ptr<Tally>> all;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [tablet, tally] : tallies_) tally->stale = true;
+}
+
+Task<bool> Batcher::recount(std::string tablet, uint64_t bucket) {
   {
     const std::lock_guard lock(mutex_);
-    all = tallies_;
+    if (const auto tally = tallies_.find(tablet); tally != tallies_.end()) tally->second->stale = true;
   }
-  for (const auto& [tablet, tally] : all) {
-    tally->stale = true;
-    add({tablet, tally->bucket}, {"", {}, /*alone=*/true, [](Outcome) {}});
+  Target target{std::move(tablet), bucket};
+  Part nothing;
+  const Outcome outcome = co_await commit(std::move(target), std::move(nothing), /*alone=*/true);
+  co_return outcome.code >= 0 || outcome.code == -ENOENT;
+}
+
+// The names of a bucket's tablets follow one another.
+void Batcher::keep_only(uint64_t bucket, const std::set<std::string>& tablets) {
+  const std::lock_guard lock(mutex_);
+  auto at = tallies_.lower_bound(tablet_object(bucket, 0));
+  while (at != tallies_.end() && at->second->bucket == bucket) {
+    const bool is_used = tablets.contains(at->first) || queues_.contains(at->first);
+    at = is_used ? std::next(at) : tallies_.erase(at);
   }
+}
+
+size_t Batcher::remembered() {
+  const std::lock_guard lock(mutex_);
+  return tallies_.size();
 }
 
 Usage Batcher::counted_in(const std::string& tablet) {
@@ -80,19 +100,23 @@ std::shared_ptr<Batcher::Tally> Batcher::tally_of(const std::string& tablet) {
   return tallies_.at(tablet);
 }
 
-// The waiting changes with the first one's epoch and one fence; empty: the queue is gone.
+// The waiting changes with the first one's epoch and one fence, of which one at most writes a row that others write,
+// too; empty: the queue is gone.
 std::vector<Batcher::Waiting> Batcher::take(const std::string& tablet) {
   std::vector<Waiting> batch;
   const std::lock_guard lock(mutex_);
   const auto queue = queues_.find(tablet);
   size_t bytes = 0;
   std::optional<std::string> fence;
+  bool shares = false;
   while (!queue->second.empty()) {
     Waiting& next = queue->second.front();
     const bool first = batch.empty();
     bytes += next.part.bytes;
     if (!first && (next.alone || next.epoch != batch.front().epoch || bytes > batch_bytes_max)) break;
     if (fence && next.part.fence && *fence != *next.part.fence) break;
+    if (shares && next.part.shares_row) break;
+    shares |= next.part.shares_row;
     if (!fence) fence = next.part.fence;
     batch.push_back(std::move(next));
     queue->second.pop_front();
@@ -100,7 +124,10 @@ std::vector<Batcher::Waiting> Batcher::take(const std::string& tablet) {
   }
   if (!batch.empty()) return batch;
   queues_.erase(queue);
-  if (const auto tally = tallies_.find(tablet); tally->second->gone) tallies_.erase(tally);
+  // Of a tablet that has gone, and where nothing was changed: in a removed bucket, most often.
+  const auto tally = tallies_.find(tablet);
+  const bool empty = tally->second->receipt.empty() && tally->second->counted == Usage();
+  if (tally->second->gone || empty) tallies_.erase(tally);
   return batch;
 }
 

@@ -27,13 +27,15 @@ namespace verbena::store::rados {
 
 // A change of one key, or of two. It is made only if the version tokens are as seen (empty: absent).
 struct Part {
-  std::map<std::string, std::string> version_tokens;
+  std::map<std::string, std::string> version_tokens;  // and the row that it shares with other keys' changes
   std::optional<std::string> fence{};  // with an absent version token: the tablet's fence when the token was read
   std::map<std::string, std::string> sets;
   std::set<std::string> gone;
   size_t bytes = 0;
   Usage counted{};
   bool sets_end = false;  // EndRows::mark() must have been called for the bucket
+  // It writes a row that changes of other keys write, too, and compares it: no two such changes are in one call.
+  bool shares_row = false;
 };
 
 class Batcher {
@@ -62,8 +64,14 @@ class Batcher {
   Task<Outcome> commit(Target target, Part part, bool alone);
   // What this process's changes have made of a tablet's usage. On the thread of `io`.
   Usage counted_in(const std::string& tablet);
-  // Call after this process was suspended: others may have taken over its counts.
+  // Call after this process was suspended: others may have taken over its counts. They are read again with the next
+  // change of each tablet.
   void recount();
+  // Reads this process's count in a tablet now. False: it could not be read.
+  Task<bool> recount(std::string tablet, uint64_t bucket);
+  // The bucket has these tablets' objects and no others: what is remembered of others is forgotten.
+  void keep_only(uint64_t bucket, const std::set<std::string>& tablets);
+  size_t remembered();  // tablets of which something is remembered
 
  private:
   struct Waiting {

@@ -65,11 +65,42 @@ uint64_t Garbage::oldest() {
   return tokens_.empty() ? era_ : std::min(era_, tokens_.front().first);
 }
 
+// What waits already, found once more by a round, is not queued again.
 void Garbage::push(Entry entry) {
   const std::lock_guard lock(mutex_);
+  if (entry.whole_tablet) {
+    if (!queued_tablets_.insert(entry.tablet).second) return;
+  } else if (entry.bucket != 0) {
+    if (!queued_buckets_.insert(entry.bucket).second) return;
+  } else {
+    std::erase_if(entry.blobs, [this](const BlobRef& blob) { return !queued_blobs_.insert(blob.id).second; });
+    if (entry.blobs.empty()) return;
+  }
   backlog_ += entry.blobs.size();
   queue_.push_back(std::move(entry));
   ++added_;
+}
+
+void Garbage::note_removed(const Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  backlog_ -= entry.blobs.size();
+  if (entry.whole_tablet) {
+    queued_tablets_.erase(entry.tablet);
+  } else if (entry.bucket != 0) {
+    queued_buckets_.erase(entry.bucket);
+  } else {
+    for (const BlobRef& blob : entry.blobs) queued_blobs_.erase(blob.id);
+  }
+}
+
+bool Garbage::is_queued(const std::string& tablet) {
+  const std::lock_guard lock(mutex_);
+  return queued_tablets_.contains(tablet);
+}
+
+bool Garbage::is_queued(uint64_t swept_bucket) {
+  const std::lock_guard lock(mutex_);
+  return queued_buckets_.contains(swept_bucket);
 }
 
 void Garbage::add(const std::string& tablet, const std::vector<BlobRef>& blobs) {
@@ -386,7 +417,7 @@ Task<Result<void>> Garbage::remove_due() {
         ++failures;
         continue;
       }
-      backlog_ -= entry.blobs.size();
+      note_removed(entry);
     }
     if (entries.empty()) batches_.pop_front();
   }
@@ -417,7 +448,7 @@ Task<bool> Garbage::try_failed() {
   }
   const auto removed = co_await remove(entry);
   if (removed) {
-    backlog_ -= entry.blobs.size();
+    note_removed(entry);
   } else {
     failed_.push_back(std::move(entry));
   }
@@ -608,6 +639,7 @@ Task<Result<void>> Garbage::remove_joined(BucketPtr state) {
 }
 
 Task<Result<void>> Garbage::collect_bucket(uint64_t bucket) {
+  if (is_queued(bucket)) co_return Result<void>{};  // with all of its tablets
   auto tablets = co_await registry_.all(bucket_object(bucket), "");
   if (!tablets && !(tablets.error() == Errc::not_found)) co_return std::unexpected(tablets.error());
   if (tablets) {
@@ -616,6 +648,7 @@ Task<Result<void>> Garbage::collect_bucket(uint64_t bucket) {
       if (!joined && !name.starts_with('t')) continue;
       const uint64_t number = joined ? *joined : keys::parse_number(named).value_or(0);
       Entry entry{tablet_object(bucket, number), {}, /*whole_tablet=*/true, bucket};
+      if (is_queued(entry.tablet)) continue;
       for (std::string after;;) {
         auto page = co_await registry_.page(entry.tablet, after, "");
         if (!page && page.error() == Errc::not_found) break;

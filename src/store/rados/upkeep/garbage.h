@@ -130,6 +130,9 @@ class Garbage {
   };
 
   void push(Entry entry);
+  void note_removed(const Entry& entry);
+  bool is_queued(const std::string& tablet);
+  bool is_queued(uint64_t swept_bucket);
   uint64_t oldest();
   Task<Result<void>> pass();
   Task<Result<uint64_t>> begin_era();
@@ -169,6 +172,10 @@ class Garbage {
   std::shared_ptr<const uint64_t> token_;
   std::deque<std::pair<uint64_t, std::weak_ptr<const uint64_t>>> tokens_;
   std::vector<Entry> queue_;
+  // What is in entries that wait, here or in batches_ or failed_: blobs with a row of their own, and what goes as a
+  // whole.
+  std::set<uint64_t> queued_blobs_, queued_buckets_;
+  std::set<std::string> queued_tablets_;
   std::vector<BlobRef> discarded_;
   std::vector<uint64_t> sweeps_;
 
