@@ -409,11 +409,8 @@ Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Call& cal
 }
 
 Task<Result<void>> check_expected_owner(Service& service, const std::string& bucket, std::string_view account) {
-  auto access = co_await bucket_access(service, bucket);
-  if (!access && access.error() == Errc::no_such_bucket)
-    co_return Result<void>();  // CreateBucket; other verbs report it themselves
-  VB_CO_TRY(access);
-  if (account == (*access)->owner || (!account.empty() && account == (*access)->owner_id)) co_return Result<void>();
+  VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(service, bucket));
+  if (account == access->owner || (!account.empty() && account == access->owner_id)) co_return Result<void>();
   co_return fail(Errc::access_denied, "another owner is expected");
 }
 

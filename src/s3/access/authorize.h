@@ -90,7 +90,8 @@ Result<void> could_authorize_service(const Service& service, const Call& caller,
 Task<Result<BucketAccessPtr>> authorize_bucket(Service& service, const Call& caller, const std::string& bucket,
                                                const Action& action);
 
-// access_denied if the bucket belongs to another account than the one given by id or canonical id.
+// access_denied if the bucket belongs to another account than the one given by id or canonical id. no_such_bucket: a
+// verb that went on could meet one that is made after this.
 Task<Result<void>> check_expected_owner(Service& service, const std::string& bucket, std::string_view account);
 
 // The error for an object that could not be read: only callers that may list the bucket learn that it does not exist.

@@ -148,6 +148,22 @@ TEST_F(LateBodyTest, WhatIsChangedIsTheBucketThatItWasAuthorizedFor) {
   EXPECT_EQ(as(alice_, "DELETE", "/logs/key").code, "NoSuchBucket");
 }
 
+// The header is there so that no other account's bucket is met, also not one that is made a moment later.
+TEST_F(LateBodyTest, ABucketThatIsNotThereIsNotTheExpectedOwners) {
+  const Headers expects = {{"x-amz-expected-bucket-owner", "111111111111"}};
+  store.after_missing_bucket = [this] {
+    store.replace_bucket("later", "bob");
+    store.document("later", "policy",
+                   R"({"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*",)"
+                   R"("Action":"s3:PutObject","Resource":"arn:aws:s3:::later/*"}})");
+    service.access->all_changed();
+  };
+  EXPECT_EQ(as(alice_, "PUT", "/later/key", "text", expects).code, "NoSuchBucket");
+  EXPECT_EQ(as(alice_, "PUT", "/later/key", "text", expects).code, "AccessDenied");
+  EXPECT_EQ(as(alice_, "PUT", "/later/key", "text").status, 200);
+  EXPECT_EQ(as(alice_, "PUT", "/own", "", expects).status, 200);
+}
+
 // A client whose first answer was lost asks again, and a user is not its account's root.
 TEST_F(LateBodyTest, ACreationThatIsRepeatedIsAnsweredAsTheFirst) {
   const auto user = user_of(alice, "maker", R"({"Effect":"Allow","Action":"s3:*","Resource":"*"})");

@@ -312,7 +312,9 @@ Task<Result<void>> admit(Context& context, const Operation& operation) {
   }
   if (context.control) VB_CO_TRY(co_await check_control_account(context));
   if (const auto expected = context.header("x-amz-expected-bucket-owner")) {
-    VB_CO_TRY(co_await check_expected_owner(context.service, context.bucket, *expected));
+    const auto owned = co_await check_expected_owner(context.service, context.bucket, *expected);
+    const bool creates = operation.serve == serve_create_bucket;
+    if (!owned && !(creates && owned.error() == Errc::no_such_bucket)) co_return std::unexpected(owned.error());
   }
   co_return Result<void>();
 }

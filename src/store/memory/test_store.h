@@ -53,6 +53,7 @@ class TestStore : private HasClock, public MemoryStore {
   std::function<void()> while_removed;            // called once, when an object is removed
   size_t bucket_removals_refused = 0;             // so many removals of buckets are still to fail with slow_down
   std::function<Task<>()> before_bucket_removal;  // called once
+  std::function<void()> after_missing_bucket;     // called once, after a look-up that found no bucket of the name
   std::function<void()> before_bucket_change;     // called once, before a document or a property of a bucket is changed
   std::function<void()> before_look_up;           // called once, between the request for an object and its look-up
   int64_t now_us() const { return clock.now_us(); }
@@ -132,6 +133,13 @@ class TestStore : private HasClock, public MemoryStore {
     replaced(Name{bucket, key});
     co_return co_await MemoryStore::complete_upload(bucket, key, upload_id, std::move(parts), std::move(info),
                                                     std::move(conditions));
+  }
+  Task<Result<BucketAndDocuments>> bucket_and_documents(std::string_view bucket,
+                                                        std::span<const std::string_view> names) override {
+    auto found = co_await MemoryStore::bucket_and_documents(bucket, names);
+    if (found || found.error() != Errc::no_such_bucket) co_return found;
+    if (const auto happens = std::exchange(after_missing_bucket, nullptr)) happens();
+    co_return found;
   }
   Task<Result<void>> set_document(NamedBucket bucket, std::string_view name, std::string bytes) override {
     if (const auto happens = std::exchange(before_bucket_change, nullptr)) happens();
