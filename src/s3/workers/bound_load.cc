@@ -101,6 +101,7 @@ Result<void> BoundLoad::begin(store::ChangeFeeds& feeds) {
   before_.emplace(bound_->begin_load());
   if (!feed->listen(bound_)) return fail(Errc::no_such_bucket, "bounds");
   lists_ = bound_->settings().is_limited();
+  request_.passes_damage = true;
   began_ = true;
   return {};
 }

@@ -53,7 +53,7 @@ class BoundLoad {
   store::Store& store_;
   std::optional<EvictionOrder> before_;  // to be forgotten
   bool began_ = false, lists_ = true;
-  store::ListRequest request_{.passes_damage = true};
+  store::ListRequest request_;
   ByAge listed_;
   OrderShare memory_;  // of these
   std::vector<EvictionOrder::Object> crowded_out_;

@@ -197,6 +197,21 @@ TEST_F(LifecycleMeanwhile, WhatLiesBehindADamagedRowIsJudged) {
   EXPECT_EQ(call("GET", "/bucket?uploads&key-marker=u").count("<Upload>"), 0U) << "the upload behind it stays";
 }
 
+// Where a row of a version has no key that could be passed over, uploads stayed for good.
+TEST_F(LifecycleMeanwhile, UploadsAreEndedWhateverBecameOfTheVersions) {
+  ASSERT_EQ(call("POST", "/bucket/k?uploads").status, 200);
+  configure(
+      rules_of("<Filter/><AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>"
+               "</AbortIncompleteMultipartUpload>"));
+  store.damage_row(store::Table::versions,
+                   store::keys::version_bucket(store.context()->buckets.find("bucket")->id) + "x");
+  store::ListVersionsRequest request;
+  request.passes_damage = true;
+  ASSERT_FALSE(run(store.list_versions("bucket", request)));
+  pass_in_which(0, [] {});
+  EXPECT_EQ(call("GET", "/bucket?uploads").count("<Upload>"), 0U);
+}
+
 // Overwrites, listings and passes beside each other at full speed, on engines that run on several threads.
 template <class T>
 T run_on(boost::asio::io_context& io, Task<T> task) {

@@ -34,7 +34,10 @@ class DamagedRows : public OnEngine {
   // All pages, of so many names each.
   Names keys_by(int max_keys, const std::string& delimiter, Names& damaged) {
     Names names;
-    ListRequest request{.delimiter = delimiter, .max_keys = max_keys, .passes_damage = true};
+    ListRequest request;
+    request.delimiter = delimiter;
+    request.max_keys = max_keys;
+    request.passes_damage = true;
     for (bool more = true; more;) {
       const auto page = t.list("b", request);
       EXPECT_TRUE(page) << describe(page.error());

@@ -356,6 +356,7 @@ Task<Result<void>> EventRows::publish(std::string queue, Known& known) {
     std::set<std::string> gone;
     for (; next != changed.end() && sets.size() + gone.size() < rows_at_once; ++next) {
       const auto& [bucket, value] = *next;
+      known.told[bucket].clear();
       if (value.empty()) {
         gone.insert(row_of('w', queue, bucket));
       } else {
