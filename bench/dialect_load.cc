@@ -8,6 +8,7 @@
 //   cuobj    cuObject's protocol over a reliable connection, which each caller makes once
 //   ofi1     the token door of Verbena's client library
 //   shim     libs3rdma.so.0: memory is registered once, each request has a token
+//   cushim   libcuobjclient.so.1: likewise, by its callbacks
 //   http     a signed GET or PUT whose body is HTTP's
 //
 // Keys are in $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY. Each object's first and last bytes tell its key; every GET
@@ -26,6 +27,7 @@
 #include "auth/auth.h"
 #include "cli/bench/bench.h"
 #include "client/endpoint.h"
+#include "cuobjclient.h"
 #include "give_up.h"
 #include "net/http_client.h"
 #include "rc_pair.h"
@@ -296,6 +298,40 @@ class Shim : public Mover {
   std::vector<std::byte> bytes_;
 };
 
+class CuShim : public Mover {
+ public:
+  CuShim(const Plan& plan, net::HttpClient& http, unsigned index, cuObjClient& library)
+      : Mover(plan, http, index), library_(library), bytes_(plan.size) {
+    if (library_.cuMemObjGetDescriptor(bytes_.data(), bytes_.size()) != CU_OBJ_SUCCESS)
+      give_up("libcuobjclient.so.1 registers nothing");
+  }
+  ~CuShim() override { library_.cuMemObjPutDescriptor(bytes_.data()); }
+  MutableBytes memory() override { return bytes_; }
+  void get() override { check_moved(library_.cuObjGet(this, bytes_.data(), bytes_.size(), 0, 0)); }
+  void put() override { check_moved(library_.cuObjPut(this, bytes_.data(), bytes_.size(), 0, 0)); }
+  static CUObjIOOps& callbacks() {
+    static CUObjIOOps both{[](const void* handle, char*, size_t size, loff_t, const cufileRDMAInfo* info) {
+                             return move(handle, size, *info);
+                           },
+                           [](const void* handle, const char*, size_t size, loff_t, const cufileRDMAInfo* info) {
+                             return move(handle, size, *info);
+                           }};
+    return both;
+  }
+
+ private:
+  static ssize_t move(const void* handle, size_t size, const cufileRDMAInfo& info) {
+    const auto& self = *static_cast<const CuShim*>(cuObjClient::getCtx(handle));
+    move_by_token(self.requests_, self.plan_, self.path(), info.desc_str);
+    return static_cast<ssize_t>(size);
+  }
+  void check_moved(ssize_t moved) const {
+    if (moved != static_cast<ssize_t>(bytes_.size())) give_up("libcuobjclient.so.1 has no token");
+  }
+  cuObjClient& library_;
+  std::vector<std::byte> bytes_;
+};
+
 // What all callers of a run share.
 struct Shared {
   explicit Shared(const Plan& plan) : http(http_client(plan)) {
@@ -304,6 +340,10 @@ struct Shared {
       char why[256] = {};
       library = s3rdma_client_init(plan.device.c_str(), why, sizeof why);
       if (s3rdma_client_ready(library) == 0) give_up(std::string("libs3rdma.so.0: ") + why);
+    }
+    if (plan.way == "cushim") {
+      cuobject.emplace(CuShim::callbacks(), CUOBJ_PROTO_RDMA_DC_V1);
+      if (!cuobject->isConnected()) give_up("libcuobjclient.so.1: no device");
     }
   }
   void open_client(const Plan& plan) {
@@ -325,12 +365,14 @@ struct Shared {
     if (plan.way == "cuobj") return std::make_unique<Cuobj>(plan, *http, index);
     if (plan.way == "ofi1") return std::make_unique<Ofi1>(plan, *http, index, *client);
     if (plan.way == "shim") return std::make_unique<Shim>(plan, *http, index, library);
+    if (plan.way == "cushim") return std::make_unique<CuShim>(plan, *http, index, *cuobject);
     return std::make_unique<OverHttp>(plan, *http, index);
   }
 
   std::unique_ptr<net::HttpClient> http;
   std::optional<Client> client;
   S3RdmaClientHandle library{};
+  std::optional<cuObjClient> cuobject;
 };
 
 void run(const Plan& plan) {
@@ -383,7 +425,9 @@ int main(int argc, char** argv) {
   using namespace verbena::bench;
   CLI::App app{"GETs and PUTs by a dialect of S3 over RDMA, for bench/dialects.py", "dialect_load"};
   Plan plan;
-  app.add_option("WAY", plan.way)->required()->check(CLI::IsMember({"hipobj", "cuobj", "ofi1", "shim", "http"}));
+  app.add_option("WAY", plan.way)
+      ->required()
+      ->check(CLI::IsMember({"hipobj", "cuobj", "ofi1", "shim", "cushim", "http"}));
   app.add_option("OPERATION", plan.op)->required()->check(CLI::IsMember({"get", "put"}));
   app.add_option("ENDPOINT", plan.endpoint, "http://HOST:PORT")->required();
   app.add_option("--native", plan.native, "HOST:PORT of the native door, for ofi1");

@@ -2,14 +2,16 @@
 """What the dialects of S3 over RDMA cost (docs/dialects.md), with the ratios that are wanted. Prints Markdown.
 
     ./dev bench dialects [--rounds N] [--seconds S]      a boot of the virtual machine each round, some minutes
+    ./dev bench dialects --host                          the libraries on this host alone
 
 In the virtual machine of tests/vm, between two soft-RoCE devices: each dialect's GETs and PUTs (dialect_load.cc) beside
-perftest's RDMA WRITEs and READs, from a server that keeps its objects in memory. On this host: libs3rdma.so.0 beside
-Verbena's own client, over libfabric's tcp. Each ratio is of one round; the table has the medians."""
+perftest's RDMA WRITEs and READs, from a server that keeps its objects in memory. On this host: libs3rdma.so.0 and
+libcuobjclient.so.1 beside Verbena's own client, over libfabric's tcp. Each ratio is of one round; the table has the medians."""
 import argparse
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -23,6 +25,8 @@ import verbena_server  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (MIB, 16 * MIB)
+HEAD = "| what | measured | wanted | |\n| --- | --- | --- | --- |"
+SHIMS = (("shim", "libs3rdma.so.0"), ("cushim", "libcuobjclient.so.1"))
 
 
 def rows_of(text, where):
@@ -44,23 +48,32 @@ def in_guest(arguments):
 
 
 def on_host(arguments):
-    """The shim and the own client by turns, over tcp on loopback."""
+    """The shims and the own client by turns, over tcp on loopback."""
     out = {}
     with verbena_server.Server(memory=True) as server:
         environment = dict(os.environ, S3RDMA_PROVIDER="tcp", S3RDMA_ADDRESS="127.0.0.1", AWS_ENDPOINT_URL=server.http,
                            AWS_ACCESS_KEY_ID=verbena_server.ACCESS_KEY, AWS_SECRET_ACCESS_KEY=verbena_server.SECRET_KEY)
         subprocess.run([arguments.program, "mb", "s3://bench", "--endpoint", server.http], env=environment, check=True,
                        stdout=subprocess.DEVNULL)
-        for op, way in ((op, way) for op in ("get", "put") for way in ("ofi1", "shim", "ofi1", "shim")):
+        for op, way in ((op, way) for op in ("get", "put") for way in ("ofi1", "shim", "cushim") * 2):
+            spent = cpu_of_children()
             done = subprocess.run([arguments.load, way, op, server.http, "--native", server.native, "--size", str(MIB),
                                    "--seconds", str(arguments.seconds)], env=environment, capture_output=True, text=True,
                                   check=False, timeout=120)
             if done.returncode != 0:
                 raise SystemExit(f"dialects: {way} {op} over tcp: {done.stderr}")
             for key, row in rows_of(done.stdout, "host").items():
-                row["p50_us"] = min(row["p50_us"], out.get(key, row)["p50_us"])
+                row["cpu_us"] = (cpu_of_children() - spent) * 1e6 / row["operations"]
+                for what in ("p50_us", "cpu_us"):
+                    row[what] = min(row[what], out.get(key, row)[what])
                 out[key] = row
     return out
+
+
+def cpu_of_children():
+    """Seconds of those that have ended: not the server's."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def speed(way, op, size, callers):
@@ -69,6 +82,10 @@ def speed(way, op, size, callers):
 
 def p50(where, way, op, size, callers=1):
     return lambda found: found[where, way, op, size, callers]["p50_us"]
+
+
+def cpu(way, op):
+    return lambda found: found["host", way, op, MIB, 1]["cpu_us"]
 
 
 def line(title, rounds, above, below, wanted=None, less=False):
@@ -81,8 +98,16 @@ def line(title, rounds, above, below, wanted=None, less=False):
     print(f"| {title} | {rivals.spread(values)} | {wanted or ''} | {met} |")
 
 
+def print_shims(rounds, where, fabric):
+    for op, (way, library) in ((op, shim) for shim in SHIMS for op in ("get", "put")):
+        line(f"{library} against the own client's tokens, {op.upper()} 1 MiB over {fabric}, p50", rounds, p50(where, way, op, MIB),
+             p50(where, "ofi1", op, MIB), 1.03, less=True)
+        if where == "host":
+            line(f"the same, CPU of the client's process for a {op.upper()}", rounds, cpu(way, op), cpu("ofi1", op), 1.03, less=True)
+
+
 def print_table(rounds):
-    print("| what | measured | wanted | |\n| --- | --- | --- | --- |")
+    print(HEAD)
     for size in SIZES:
         for op in ("get", "put"):
             # hipObject's PUT is written by the client: both ways are RDMA WRITE.
@@ -103,13 +128,11 @@ def print_table(rounds):
         line(f"cuObject, a further {op.upper()} of 1 MiB on a connection, p50 against an HTTP {op.upper()} of 64 B and the transfer alone",
              rounds, p50("guest", "cuobj", op, MIB), apart, 1.0, less=True)
     for where, fabric in (("guest", "soft-RoCE"), ("host", "tcp on loopback")):
-        for op in ("get", "put"):
-            line(f"libs3rdma.so.0 against the own client's tokens, {op.upper()} 1 MiB over {fabric}, p50", rounds,
-                 p50(where, "shim", op, MIB), p50(where, "ofi1", op, MIB), 1.03, less=True)
+        print_shims(rounds, where, fabric)
     print("\n| figures, medians | 1 caller, p50 us | 4 callers, MiB/s |\n| --- | --- | --- |")
     for size in SIZES:
         for op in ("get", "put"):
-            for way in ("hipobj", "cuobj", "ofi1", "shim", "http"):
+            for way in ("hipobj", "cuobj", "ofi1", *(name for name, _ in SHIMS), "http"):
                 one = statistics.median(map(p50("guest", way, op, size), rounds))
                 four = statistics.median(map(speed(way, op, size, 4), rounds))
                 print(f"| {way}, {op.upper()} {size_text(size)} | {one:,.0f} | {four / MIB:,.1f} |")
@@ -123,12 +146,17 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2, help="a row (default 2)")
     parser.add_argument("--program", default=str(report.ROOT / "build" / "verbena"))
+    parser.add_argument("--host", action="store_true", help="no virtual machine: the libraries on this host alone")
     arguments = parser.parse_args()
     arguments.load = pathlib.Path(arguments.program).parent / "bin" / "dialect_load"
     rounds = []
     for number in range(arguments.rounds):
-        rounds.append(in_guest(arguments) | on_host(arguments))
+        rounds.append(({} if arguments.host else in_guest(arguments)) | on_host(arguments))
         print(f"round {number + 1} of {arguments.rounds} done", file=sys.stderr)
+    if arguments.host:
+        print(HEAD)
+        print_shims(rounds, "host", "tcp on loopback")
+        return
     print_table(rounds)
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tests" / "vm"))
 
 import guest  # noqa: E402
 
-WAYS = ("hipobj", "cuobj", "ofi1", "shim", "http")
+WAYS = ("hipobj", "cuobj", "ofi1", "shim", "cushim", "http")
 
 
 class InMemory(guest.Server):
@@ -54,7 +54,7 @@ def perftest(program, size, depth):
 def load(arguments, way, op, size, callers):
     command = [*guest.AS_CLIENT, arguments.load, way, op, guest.HTTP, "--native", guest.NATIVE, "--device", f"{guest.DEVICE}1",
                "--address", guest.CLIENT, "--size", str(size), "--callers", str(callers), "--seconds", str(arguments.seconds)]
-    environment = dict(os.environ, S3RDMA_PROVIDER="verbs", S3RDMA_ADDRESS=guest.CLIENT, **guest.KEYS)
+    environment = dict(os.environ, S3RDMA_PROVIDER="verbs", S3RDMA_ADDRESS=guest.CLIENT, S3RDMA_DEVICE=f"{guest.DEVICE}1", **guest.KEYS)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{way} {op} {size}: exit status {done.returncode}\n{done.stdout}{done.stderr}")

@@ -157,7 +157,8 @@ TEST_F(Tokens, APutThatEndsInTheMiddleReadsNoPieceAfterItsAnswer) {
   // is nothing to the client.
   memory.bytes = pattern(4 * MiB);
   for (const bool read_fails : {false, true}) {
-    memory.fail_at = read_fails ? std::optional<uint64_t>(1 * MiB) : std::nullopt;
+    // Where the second piece begins.
+    memory.fail_at = read_fails ? std::optional<uint64_t>(memory.reads.at(0)) : std::nullopt;
     memory.reads.clear();
     store.append_error = Errc::insufficient_storage;
     EXPECT_EQ(put_token().code, "InsufficientStorage");
