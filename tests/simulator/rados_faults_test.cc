@@ -715,7 +715,7 @@ TEST_F(RadosFaults, WhoLeadsNoMoreTakesAwayNoHintOfEvents) {
   EXPECT_TRUE(eventually(has_events, seconds(2)));
 }
 
-// The change was made, and nobody was told of its event: it waited for up to ten minutes.
+// The change was made and its event not noted, so it waited for up to ten minutes.
 TEST_F(RadosFaults, AnEventOfAChangeThatWasNotAnsweredIsFoundSoon) {
   t.options.timeout = seconds(2);
   t.open();
