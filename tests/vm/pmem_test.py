@@ -184,9 +184,11 @@ class Guest:
         environment = dict(os.environ, VM_PMEM=str(folder / "pmem"), VM_DAX=str(folder / "dax"),
                            VM_DISK=str(folder / "disk"), VM_OUT=str(folder / "out"))
         self.pid_file = folder / "out" / "qemu.pid"
-        self.process = subprocess.Popen([str(ROOT / "tools" / "vm.sh"), "run", "/usr/bin/python3", __file__, "in-guest", what],
-                                        cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        text=True)
+        # On a host with much other work a server took more than the usual minute to start.
+        start_s = "TEST_SERVER_START_S=" + os.environ.get("TEST_SERVER_START_S", "240")
+        self.process = subprocess.Popen([str(ROOT / "tools" / "vm.sh"), "run", "env", start_s, "/usr/bin/python3", __file__,
+                                         "in-guest", what], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, text=True)
 
     def cut(self):
         os.kill(int(self.pid_file.read_text()), signal.SIGKILL)
