@@ -277,6 +277,23 @@ TEST_F(WriteBehindTest, ABucketWhoseBytesCouldNotBeSyncedDoesNotBecomeDurable) {
   }
 }
 
+// Its space is punched, and a sync of the hole succeeds: the error was told before.
+TEST_F(WriteBehindTest, NorDoesItAfterTheSpaceOfAnotherObjectOfThatVolumeWasFreed) {
+  fs.fail_syncs("/store/volumes");
+  for (const char* key : {"k", "other"}) ASSERT_TRUE(put(key, pattern(200'000, 1)));
+  t.store->drain();  // in a volume, and not synced
+  EXPECT_EQ(t.run(t.store->set_durability("b", Durability::sync)).error(), Errc::io_error);
+  fs.fail_syncs("");
+  ASSERT_TRUE(t.remove("b", "other"));
+  const uint64_t syncs = fs.syncs("/store/volumes");
+  t.store->drain();
+  EXPECT_GT(fs.syncs("/store/volumes"), syncs) << "of the hole";
+  const auto changed = t.run(t.store->set_durability("b", Durability::sync));
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error(), Errc::io_error);
+  EXPECT_EQ(t.run(t.store->bucket("b"))->durability, Durability::memory);
+}
+
 TEST_F(WriteBehindTest, ClosingTheStoreKeepsIt) {
   for (int i = 0; i < 600; ++i) ASSERT_TRUE(t.put("b", std::to_string(i), pattern(20'000, static_cast<uint64_t>(i))));
   t.reopen();
