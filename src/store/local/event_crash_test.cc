@@ -117,6 +117,32 @@ TEST(EventsOnDisk, OfOneBucketWhoseBytesMayBeLostHoldUpNoOtherBuckets) {
   log::set_level(log::Level::info);
 }
 
+TEST(EventsOnDisk, OfBytesThatMayBeLostAreNotToldAfterASyncOfHolesInTheirVolume) {
+  FaultyFileSystem fs;
+  TestStore t(&fs);
+  t.open();
+  t.make_bucket("b", Durability::memory);
+  CommitConditions conditions;
+  conditions.announcement = std::make_shared<const Named>("k");
+  log::set_level(log::Level::error);
+  fs.fail_syncs("/store/volumes");
+  const std::string bytes = conformance::pattern(70'000, 1);
+  ASSERT_TRUE(t.put("b", "k", bytes, {.conditions = conditions, .size_hint = {}, .etag = "e"}));
+  ASSERT_TRUE(t.put("b", "other", bytes));
+  t.store->drain();
+  const auto waiting = t.run(t.store->event_backlog("q"));
+  ASSERT_TRUE(waiting && waiting->size() == 1);
+  const auto are_told = [&] {
+    return t.run(t.store->events("q", waiting->front().bucket, 0, 10, 1 * MiB)).has_value();
+  };
+  EXPECT_FALSE(are_told());
+  fs.fail_syncs("");
+  ASSERT_TRUE(t.remove("b", "other"));
+  t.store->drain();  // its space is freed
+  EXPECT_FALSE(are_told());
+  log::set_level(log::Level::info);
+}
+
 // Between the bucket's new durability and the sync of what had come until then; and after that sync failed.
 TEST(EventsOnDisk, OfBytesThatMayBeLostAreNotToldBecauseTheBucketIsSyncByNow) {
   FaultyFileSystem fs;

@@ -41,7 +41,8 @@ Result<void> Volume::sync_locked(uint64_t upto) {
     log::error("store: volume {:016x} is sealed: {}", id_, describe(done.error()));
     return done;
   }
-  synced_.store(upto, std::memory_order_release);
+  // The kernel tells an error once: after it a sync that succeeds, as of holes, says nothing of the bytes before.
+  if (!failed()) synced_.store(upto, std::memory_order_release);
   return {};
 }
 

@@ -33,11 +33,12 @@ class Volume {
 
   // A write into the volume has completed; sync() must cover it.
   void note_written() { written_.fetch_add(1, std::memory_order_acq_rel); }
+  // Some of what was written is not known to be durable. Once a write or a sync has failed, it stays so.
   bool dirty() const { return written_.load(std::memory_order_acquire) != synced_.load(std::memory_order_acquire); }
   // Makes everything written before the call durable. Once this has failed it fails forever: the kernel may have
   // dropped the pages, so nothing written since the last success can be trusted, and the volume takes no more.
   Result<void> sync();
-  // Likewise for holes and cuts, which no write counted.
+  // Likewise for holes and cuts, which no write counted; but a later one may succeed, and says nothing of the bytes.
   Result<void> sync_holes();
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   // Marks the volume after a failed write: it takes no more.
@@ -127,7 +128,8 @@ class Volumes {
   // Drops a volume and unlinks its file. True when that was allowed: not active, nothing unsettled.
   bool drop(uint64_t id);
 
-  // Reuse (volume_reuse.cc). True: free pieces of this volume are kept, so they need not be punched.
+  // Reuse (volume_reuse.cc). True: free pieces of this volume are kept, so they need not be punched. Those of a volume
+  // that does not exist, as of a lost device, are not. May block.
   bool keeps(uint64_t id);
   bool keeps_any() const { return options_.keep_free != 0; }
   // Space for reuse, from now on: nothing names, reads or writes it. False: the volume keeps none.

@@ -44,10 +44,10 @@ bool worth_another_try(const Error& error) {
 }
 
 // What the log has is acknowledged as durable, so it waits for whatever ails the disk: only what the judge says of this
-// object is another matter. A block of its row that cannot be read is such a reason.
+// object is another matter, whoever has it. A block of its row that cannot be read is such a reason.
 bool waits_for_the_disk(const Acknowledged& object, const Error& why, bool by_judge) {
-  if (!object.place) return worth_another_try(why);
-  return !by_judge || why == Errc::insufficient_storage || why == Errc::slow_down;
+  if (by_judge) return why == Errc::insufficient_storage || why == Errc::slow_down;
+  return object.place || worth_another_try(why);
 }
 
 std::unexpected<Error> refused_by_index() {
@@ -68,8 +68,10 @@ WriteBehind::WriteBehind(Engine& engine)
                              "Of those, never written: the disk or the index refused them")),
       logged_(metrics::counter("verbena_store_pmem_total", "Objects made durable by persistent memory")),
       log_gauge_(metrics::gauge("verbena_store_pmem_bytes", "Bytes of the log on persistent memory that are in use")),
-      stuck_gauge_(metrics::gauge("verbena_store_pmem_stuck",
-                                  "Objects of the log on persistent memory that the index refuses")) {}
+      stuck_gauge_(
+          metrics::gauge("verbena_store_pmem_stuck", "Objects of the log on persistent memory that the index refuses")),
+      stuck_behind_gauge_(metrics::gauge("verbena_store_write_behind_stuck",
+                                         "Objects acknowledged from memory that the index refuses")) {}
 
 void WriteBehind::start() {
   {
@@ -89,16 +91,16 @@ void WriteBehind::stop() {
   if (thread_.joinable()) thread_.join();
   Batch left;
   std::unique_lock lock(mutex_);
-  const auto is_lost = [](const AcknowledgedPtr& object) { return !object->place.has_value(); };
   for (const auto& [sequence, object] : waiting_) left.push_back(object);
   waiting_.clear();
-  lost_.add(static_cast<uint64_t>(std::ranges::count_if(left, is_lost)));
-  for (const auto& [sequence, object] : stuck_) left.push_back(object);  // of these it is counted already
+  for (const auto& [sequence, object] : stuck_) left.push_back(object);
   for (const auto& object : left) forget_locked(*object);
   wake_settled(std::move(lock));
-  const auto lost = std::ranges::count_if(left, is_lost), logged = std::ranges::ssize(left) - lost;
+  const auto logged = std::ranges::count_if(left, [](const auto& object) { return object->place.has_value(); });
+  const size_t lost = left.size() - static_cast<size_t>(logged);
   if (logged != 0) log::error("store: {} objects stay in the log on persistent memory until the next start", logged);
   if (lost == 0) return;
+  lost_.add(lost);
   log::error("store: {} objects that were acknowledged from memory could not be written", lost);
 }
 
@@ -657,6 +659,9 @@ void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo* stored)
   wake_settled(std::move(lock));
 }
 
+// What was acknowledged is read as long as the server runs: it is given up only with its bucket.
+bool WriteBehind::is_kept(const Error& why) { return !(why == Errc::no_such_bucket); }
+
 void WriteBehind::failed(AcknowledgedPtr object, const Error& why, bool by_judge) {
   std::unique_lock lock(mutex_);
   auto taken = writing_.extract(object->sequence);
@@ -668,8 +673,7 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why, bool by_judge
     waiting_.insert(std::move(taken));
     return;
   }
-  // What was acknowledged is read as long as the server runs: it is given up only with its bucket.
-  if (!overwritten && !(why == Errc::no_such_bucket)) {
+  if (!overwritten && is_kept(why)) {
     stick_locked(object, why);
     return wake_settled(std::move(lock));
   }
