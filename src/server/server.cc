@@ -311,6 +311,9 @@ void Server::State::stop(std::chrono::milliseconds drain) {
   }
   // A remaining request waits for the disk, whose answer is posted to its loop: loops are destroyed last.
   hot_store.reset();
+  // The process ends, and its heap with it: to free what a store in memory has takes a second of a processor for each
+  // million objects, which on a busy machine is longer than a service manager waits.
+  if (!directory) keep_until_exit(std::move(store));
   store.reset();
   pool.reset();
   iam_pool.reset();
