@@ -267,9 +267,9 @@ TEST_F(HotStoreTest, AnEndThatTheEngineHasToldHasComeForWhatIsHot) {
   options.clock = &t_.clock();
   hot_ = std::make_unique<HotStore>(*t_.store, options);
   const auto ends = [](ObjectInfo& info) { info.headers.emplace_back("x-verbena-ttl", "60"); };
-  const cache::KeyRun run{"b", "alsohot", 1, 7, 7};
+  const cache::KeyRun run{"b", "alsohot", 7, 1, 0};
   std::array<uint64_t, 1> sizes{};
-  for (const char* key : {"told", "hot", "alsohot"}) ASSERT_TRUE(put_whole(key, "bytes", ends));
+  for (const char* key : {"hot", "alsohot", "told"}) ASSERT_TRUE(put_whole(key, "bytes", ends));
   EXPECT_TRUE(is_hot("hot"));
   hot_->hot_sizes(run, sizes);
   EXPECT_EQ(sizes[0], 5);
