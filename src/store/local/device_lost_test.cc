@@ -182,28 +182,6 @@ TEST_F(StoreOnDevice, VolumesOfTheDeviceThatTookALostOnesPlaceMayNotBeMissing) {
   ASSERT_TRUE(put("third", 200'000, 3));
 }
 
-// What its objects occupied was taken for free space, and PUTs were refused for the space that was none.
-TEST_F(StoreOnDevice, RemovedObjectsOfALostDeviceLeaveNoSpaceToOthers) {
-  begin();
-  ASSERT_TRUE(put("old", 2 * volume_bytes, 1));
-  t.close();
-  replace_by("/new");
-  t.options.accept_data_loss = true;
-  t.open();
-  int count = 0;
-  while (count < 100 && put("k" + std::to_string(count), volume_bytes, 2)) ++count;
-  ASSERT_GT(count, 50);
-  ASSERT_LT(count, 100) << "it is full";
-  ASSERT_TRUE(t.remove("b", "k0"));
-  ASSERT_TRUE(t.remove("b", "old"));
-  t.store->drain();
-  EXPECT_EQ(t.store->usage()->kept_bytes, volume_bytes);
-  const auto stored = put("new", volume_bytes, 3);
-  ASSERT_TRUE(stored) << describe(stored.error());
-  expect_same("new", volume_bytes, 3);
-  t.expect_no_leak();
-}
-
 // VERSION is of this store, and the index another one's: its disk is mounted in the wrong place. The switch is no
 // reason to take the other store's device away from it.
 TEST_F(StoreOnDevice, TheIndexOfAnotherStoreIsGivenNoDeviceInPlaceOfALostOne) {

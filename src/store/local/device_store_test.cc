@@ -342,6 +342,7 @@ TEST_F(StoreOnDevice, FreeSpaceOfVolumesThatAreGoneRefusesNothing) {
   }
   ASSERT_EQ(runs.size(), alone.device->volumes());
   for (uint64_t i = 0; i < 8; ++i) EXPECT_TRUE(volumes.keep({1000 + i, 0, 2 * volume_bytes})) << "they come first";
+  EXPECT_FALSE(volumes.keeps(999)) << "nor is more of it kept, as of what a lost device had";
   const local::Run& freed = runs[3];
   EXPECT_TRUE(volumes.keep({freed.volume->id(), freed.offset, freed.length}));
   const auto run = volumes.reserve(VolumeKind::durable, volume_bytes);
