@@ -44,10 +44,10 @@ bool worth_another_try(const Error& error) {
 }
 
 // What the log has is acknowledged as durable, so it waits for whatever ails the disk: only what the judge says of this
-// object is another matter. A block of its row that cannot be read is such a reason.
+// object is another matter, in the log or not. A block of its row that cannot be read is such a reason.
 bool waits_for_the_disk(const Acknowledged& object, const Error& why, bool by_judge) {
-  if (!object.place) return worth_another_try(why);
-  return !by_judge || why == Errc::insufficient_storage || why == Errc::slow_down;
+  if (by_judge) return why == Errc::insufficient_storage || why == Errc::slow_down;
+  return object.place || worth_another_try(why);
 }
 
 std::unexpected<Error> refused_by_index() {
@@ -68,8 +68,10 @@ WriteBehind::WriteBehind(Engine& engine)
           metrics::counter("verbena_store_write_behind_lost_total", "Of those, never written: the disk refused them")),
       logged_(metrics::counter("verbena_store_pmem_total", "Objects made durable by persistent memory")),
       log_gauge_(metrics::gauge("verbena_store_pmem_bytes", "Bytes of the log on persistent memory that are in use")),
-      stuck_gauge_(metrics::gauge("verbena_store_pmem_stuck",
-                                  "Objects of the log on persistent memory that the index refuses")) {}
+      stuck_gauge_(
+          metrics::gauge("verbena_store_pmem_stuck", "Objects of the log on persistent memory that the index refuses")),
+      stuck_behind_gauge_(metrics::gauge("verbena_store_write_behind_stuck",
+                                         "Objects acknowledged from memory that the index refuses")) {}
 
 void WriteBehind::start() {
   {
@@ -657,6 +659,11 @@ void WriteBehind::in_index(const Acknowledged& object, const ObjectInfo* stored)
   wake_settled(std::move(lock));
 }
 
+// What the log has is acknowledged as durable: it is given up only with its bucket.
+bool WriteBehind::is_kept(const Acknowledged& object, const Error& why) {
+  return object.place ? !(why == Errc::no_such_bucket) : worth_another_try(why);
+}
+
 void WriteBehind::failed(AcknowledgedPtr object, const Error& why, bool by_judge) {
   std::unique_lock lock(mutex_);
   auto taken = writing_.extract(object->sequence);
@@ -668,8 +675,7 @@ void WriteBehind::failed(AcknowledgedPtr object, const Error& why, bool by_judge
     waiting_.insert(std::move(taken));
     return;
   }
-  // What the log has is acknowledged as durable: it is given up only with its bucket.
-  if (!overwritten && object->place && !(why == Errc::no_such_bucket)) {
+  if (!overwritten && is_kept(*object, why)) {
     stick_locked(object, why);
     return wake_settled(std::move(lock));
   }

@@ -26,9 +26,10 @@
 // its bytes are never written (write_behind_removal.cc). The table is bounded; when it is full, when the disk refuses
 // writes, or when the bucket is shut, put() declines and the PUT goes through the index.
 //
-// An object of the log that the index refuses for good (a row of its key is damaged) is stuck: it is read from here and
-// tried again from time to time. Its bucket stays shut until then, and what waits for it is told at once that it takes
-// too long. The other objects, and other buckets, do not wait for it (write_behind_stuck.cc).
+// An object that the index refuses for a reason of its own is stuck: one of the log, if a row of its key is damaged or
+// cannot be read; one that memory alone has, in the second case only. It is read from here and tried again from time to
+// time. Its bucket stays shut until then, and what waits for it is told at once that it takes too long. The other
+// objects, and other buckets, do not wait for it (write_behind_stuck.cc).
 #pragma once
 
 #include <atomic>
@@ -146,7 +147,10 @@ class WriteBehind final : public Early {
   bool hurried_locked() const { return !waiting_.empty() && waiting_.begin()->first <= hurry_upto_; }
   bool ends_log_locked() const { return log_failed_ && waiting_.empty(); }
   bool due_locked(Clock::time_point now) const;
-  bool stuck_due_locked(Clock::time_point now) const { return !stopping_ && !stuck_.empty() && now >= stuck_at_; }
+  // At a stop once more: what memory alone has would be lost.
+  bool stuck_due_locked(Clock::time_point now) const {
+    return !stuck_.empty() && (stopping_ ? !stuck_tried_last_ : now >= stuck_at_);
+  }
   void sleep_locked(std::unique_lock<std::mutex>& lock);
   Clock::time_point due_at_locked() const;  // of the first one waiting
   Batch take_batch_locked();
@@ -177,6 +181,8 @@ class WriteBehind final : public Early {
   void in_index(const Acknowledged& object, const ObjectInfo* stored);
   // Queued for another try, stuck, or lost. By the judge: the index has a reason of this object's own.
   void failed(AcknowledgedPtr object, const Error& why, bool by_judge);
+  // Whether an object that the index refuses for this reason, which is the object's own, is tried again.
+  static bool is_kept(const Acknowledged& object, const Error& why);
   void stick_locked(const AcknowledgedPtr& object, const Error& why);
   void free_locked(const Acknowledged& object);  // if it is stuck
   bool is_stuck(const Bucket& bucket, std::optional<std::string_view> key) const;
@@ -207,6 +213,7 @@ class WriteBehind final : public Early {
   std::map<uint64_t, AcknowledgedPtr> stuck_;      // in neither of the two; each shuts its bucket
   std::unordered_map<uint64_t, size_t> stuck_in_;  // how many, by bucket id
   uint64_t stuck_tried_ = 0;                       // the last one
+  bool stuck_tried_last_ = false;                  // all of them, at the stop
   Clock::time_point stuck_at_{};                   // the next try
   std::optional<Appending> appending_;
   std::deque<Waiter> waiters_;
@@ -228,7 +235,11 @@ class WriteBehind final : public Early {
   metrics::Counter& lost_;
   metrics::Counter& logged_;
   metrics::Gauge& log_gauge_;
+  metrics::Gauge& stuck_gauge(const Acknowledged& object) const {
+    return object.place ? stuck_gauge_ : stuck_behind_gauge_;
+  }
   metrics::Gauge& stuck_gauge_;
+  metrics::Gauge& stuck_behind_gauge_;
 };
 
 // Brings an acknowledged object into the index, with the time in its info or, where the key had a later one, after

@@ -1,4 +1,5 @@
-// Objects of the log that the index refuses for good: they stay in the table and in the log, and are tried again.
+// Objects that the index refuses for a reason of their own: they stay in the table, and in the log if it has them, and
+// are tried again.
 #include <algorithm>
 
 #include "base/log.h"
@@ -12,11 +13,14 @@ void WriteBehind::stick_locked(const AcknowledgedPtr& object, const Error& why) 
   ++stuck_in_[object->bucket->id];
   ++object->bucket->shut;
   if (stuck_.size() == 1) stuck_at_ = Clock::now() + try_again_after;
-  stuck_gauge_.add(1);
+  stuck_gauge(*object).add(1);
   log::error(
-      "store: the index refuses {}/{}, which the log on persistent memory has: {}. Until it takes it, small objects of "
-      "this bucket go to the disk. Stop the server: `verbena fsck` names damaged rows",
-      object->bucket->name, log::printable(object->key), describe(why));
+      "store: the index refuses {}/{}, which {}: {}. Until it takes it, small objects of this bucket go to the "
+      "disk. {}",
+      object->bucket->name, log::printable(object->key),
+      object->place ? "the log on persistent memory has" : "was acknowledged from memory", describe(why),
+      object->place ? "Stop the server: `verbena fsck` names damaged rows"
+                    : "It is tried again each second, and lost if the server stops before");
 }
 
 void WriteBehind::free_locked(const Acknowledged& object) {
@@ -24,13 +28,14 @@ void WriteBehind::free_locked(const Acknowledged& object) {
   const auto in = stuck_in_.find(object.bucket->id);
   if (--in->second == 0) stuck_in_.erase(in);
   --object.bucket->shut;
-  stuck_gauge_.add(-1);
+  stuck_gauge(object).add(-1);
 }
 
-// They take turns if they are many.
+// They take turns if they are many. At a stop all have theirs.
 WriteBehind::Batch WriteBehind::take_stuck_locked() {
   Batch batch;
-  const size_t size = std::min(batch_max, stuck_.size());
+  const size_t size = stopping_ ? stuck_.size() : std::min(batch_max, stuck_.size());
+  stuck_tried_last_ = stopping_;
   for (auto next = stuck_.upper_bound(stuck_tried_); batch.size() < size; ++next) {
     if (next == stuck_.end()) next = stuck_.begin();
     batch.push_back(next->second);
@@ -72,7 +77,7 @@ bool WriteBehind::is_still_refused(const Acknowledged& object) const {
   const std::function<uint64_t()> ids = [this] { return engine_.next_id(); };
   IndexTransaction attempt(*engine_.index, ids, engine_.options.clock->now_us());
   const auto put = put_acknowledged(attempt, object, blob_without_bytes(object));
-  return !put && put.error() != Errc::no_such_bucket;  // that one is given up
+  return !put && is_kept(object, put.error());
 }
 
 // The oldest record first: each that moves makes room in the log for the next one.
@@ -80,7 +85,9 @@ void WriteBehind::move_all_in_log() {
   Batch all;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [sequence, object] : stuck_) all.push_back(object);
+    for (const auto& [sequence, object] : stuck_) {
+      if (object->place) all.push_back(object);
+    }
   }
   std::ranges::sort(all, {}, [](const AcknowledgedPtr& object) { return *object->place; });
   for (const AcknowledgedPtr& object : all) move_in_log(object);

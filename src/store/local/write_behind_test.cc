@@ -352,6 +352,98 @@ TEST_F(WriteBehindTest, WhatTheDiskRefusesStaysAndIsTriedAgain) {
   EXPECT_EQ(*t.get("b", "k"), bytes);
 }
 
+// A bucket with an object `k` whose row in the index cannot be read for now.
+class UnreadableRow : public WriteBehindTest {
+ protected:
+  void SetUp() override {
+    log::set_level(log::Level::error);
+    t.options.write_behind_after = 1ms;
+    t.open();
+    t.make_bucket("b", Durability::memory);
+    t.make_bucket("other", Durability::memory);
+    ASSERT_TRUE(put(key, "old"));
+    t.store->drain();
+    t.reopen();  // its log becomes tables
+    const auto names = *fs.list("/store/index");
+    for (const std::string& name : names) {
+      if (!name.ends_with(".sst")) continue;
+      const std::string path = "/store/index/" + name;
+      const auto bytes = read_small_file(fs, path, 1 * MiB);
+      ASSERT_TRUE(bytes);
+      if (bytes->find(key) == std::string::npos) continue;
+      ASSERT_EQ(table_, "") << "of the heads alone";
+      table_ = path;
+    }
+    ASSERT_NE(table_, "");
+    fail_reads(true);
+  }
+  ~UnreadableRow() override { log::set_level(log::Level::info); }
+  void fail_reads(bool is) { fs.fail_reads_at(is ? table_ : "", 0); }
+  static int64_t stuck() { return metrics::gauge("verbena_store_write_behind_stuck", "").value(); }
+  static bool becomes(int64_t count) {
+    for (int i = 0; i < 500 && stuck() != count; ++i) std::this_thread::sleep_for(20ms);
+    return stuck() == count;
+  }
+  bool is_taken(const std::string& bucket, const std::string& name) {
+    const uint64_t before = taken();
+    const std::string bytes = pattern(70'000, 3);
+    EXPECT_TRUE(t.put(bucket, name, bytes, {.conditions = {}, .size_hint = bytes.size(), .etag = {}}));
+    return taken() > before;
+  }
+  const std::string key = "the key of a row in a table";
+
+ private:
+  std::string table_;
+};
+
+// It once sent the PUTs of all buckets through the index, also those that persistent memory would have taken, until the
+// next start; and whatever waits for a bucket waited for it.
+TEST_F(UnreadableRow, OnlyTheBucketOfTheObjectGoesToTheDisk) {
+  const std::string bytes = pattern(70'000, 2);
+  ASSERT_TRUE(put(key, bytes));
+  ASSERT_TRUE(becomes(1)) << "stuck";
+  EXPECT_EQ(*t.get("b", key), bytes);
+  EXPECT_FALSE(is_taken("b", "l"));
+  EXPECT_TRUE(is_taken("other", "k"));
+  t.store->drain();
+  const uint64_t before = fs.space_changes("/store/volumes");
+  EXPECT_EQ(t.remove("b", key).error(), Errc::slow_down);
+  EXPECT_EQ(t.run(t.store->set_durability("b", Durability::sync)).error(), Errc::slow_down);
+  std::this_thread::sleep_for(2500ms);  // two tries at least
+  EXPECT_EQ(fs.space_changes("/store/volumes"), before) << "its bytes are not written before the index takes it";
+  EXPECT_TRUE(is_taken("other", "l"));
+  const auto changed = t.run(t.store->set_durability("other", Durability::sync));
+  EXPECT_TRUE(changed) << describe(changed.error());
+  fail_reads(false);
+  EXPECT_TRUE(becomes(0));
+  EXPECT_TRUE(is_taken("b", "l"));
+  t.reopen();
+  EXPECT_EQ(*t.get("b", key), bytes);
+  t.expect_no_leak();
+}
+
+TEST_F(UnreadableRow, WhatItKeepsOutOfTheIndexIsTriedOnceMoreAtAStop) {
+  ASSERT_TRUE(put(key, "new"));
+  ASSERT_TRUE(becomes(1));
+  fail_reads(false);
+  t.reopen();
+  EXPECT_EQ(stuck(), 0);
+  EXPECT_EQ(*t.get("b", key), "new");
+}
+
+TEST_F(UnreadableRow, AStopLosesWhatItStillKeepsOut) {
+  static auto& lost = metrics::counter("verbena_store_write_behind_lost_total", "");
+  ASSERT_TRUE(put(key, "new"));
+  ASSERT_TRUE(becomes(1));
+  const uint64_t before = lost.value();
+  t.close();
+  EXPECT_EQ(lost.value(), before + 1);
+  EXPECT_EQ(stuck(), 0);
+  fail_reads(false);
+  t.open();
+  EXPECT_EQ(*t.get("b", key), "old");
+}
+
 TEST_F(WriteBehindTest, APowerLossTakesTheNewestAndNeverGivesWrongBytes) {
   ASSERT_TRUE(put("old", pattern(50'000, 1)));
   t.store->drain();
