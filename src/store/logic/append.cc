@@ -324,6 +324,17 @@ Task<Result<Base>> look_for_base(Context& context, std::shared_ptr<const Bucket>
   co_return co_await look_up(*context.rows, "append look", place_for(*bucket, *key), std::move(look));
 }
 
+// Null: some of the bytes were removed before they could be held. If the object is still the plan's, none were.
+Result<std::shared_ptr<ObjectReader>> hold_absorbed(Blobs& from, View& rows, const Bucket& bucket,
+                                                    const std::string& key, uint64_t base_id, const ObjectInfo& info,
+                                                    std::span<const BlobRef> blobs) {
+  VB_ASSIGN(auto reader, from.open(rows, bucket.name + "/" + key, info, blobs));
+  if (!reader) return reader;
+  VB_ASSIGN(const auto current, find_object(rows, bucket, key));
+  if (!current || current->id != base_id) reader.reset();
+  return reader;
+}
+
 // The bytes of the parts that are merged into the new one. Null: they are gone because the object was replaced.
 Task<Result<std::shared_ptr<ObjectReader>>> open_absorbed(Context& context, std::shared_ptr<const Bucket> bucket,
                                                           std::shared_ptr<const std::string> key, const Plan& plan) {
@@ -335,11 +346,11 @@ Task<Result<std::shared_ptr<ObjectReader>>> open_absorbed(Context& context, std:
     info.stored_size += part.blob.size;
   }
   if (info.stored_size == info.size) info.stored_size = 0;
-  const std::string name = bucket->name + "/" + *key;
-  Blobs& from = *context.blobs;
-  auto opened = from.open(context.rows->at_hand(place_for(*bucket, *key)), name, info, *blobs);
+  auto look = [&from = *context.blobs, bucket, key, base_id = plan.base_id, info, blobs](View& rows) {
+    return hold_absorbed(from, rows, *bucket, *key, base_id, info, *blobs);
+  };
+  auto opened = look(context.rows->at_hand(place_for(*bucket, *key)));
   if (opened || !(opened.error() == Errc::would_block)) co_return opened;
-  auto look = [&from, name, info, blobs](View& rows) { return from.open(rows, name, info, *blobs); };
   co_return co_await look_up(*context.rows, "append open", place_for(*bucket, *key), std::move(look));
 }
 
