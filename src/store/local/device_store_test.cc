@@ -332,6 +332,24 @@ TEST_F(StoreOnDevice, AVolumeThatCouldNotBeNotedIsUsedByTheNextTry) {
   EXPECT_EQ(*alone.device->free_bytes(""), all);
 }
 
+TEST_F(StoreOnDevice, FreeSpaceOfVolumesThatAreGoneRefusesNothing) {
+  VolumesAlone alone(fs, Volumes::Options().pieces_max);
+  Volumes& volumes = alone.volumes;
+  std::vector<local::Run> runs;
+  for (auto run = volumes.reserve(VolumeKind::durable, volume_bytes); run;
+       run = volumes.reserve(VolumeKind::durable, volume_bytes)) {
+    runs.push_back(std::move(*run));
+  }
+  ASSERT_EQ(runs.size(), alone.device->volumes());
+  for (uint64_t i = 0; i < 8; ++i) EXPECT_TRUE(volumes.keep({1000 + i, 0, 2 * volume_bytes})) << "they come first";
+  EXPECT_FALSE(volumes.keeps(999)) << "nor is more of it kept, as of what a lost device had";
+  const local::Run& freed = runs[3];
+  EXPECT_TRUE(volumes.keep({freed.volume->id(), freed.offset, freed.length}));
+  const auto run = volumes.reserve(VolumeKind::durable, volume_bytes);
+  ASSERT_TRUE(run) << describe(run.error());
+  EXPECT_EQ(run->volume->id(), freed.volume->id());
+}
+
 TEST_F(StoreOnDevice, AFlushThatFailedIsNotForgotten) {
   begin();
   ASSERT_TRUE(put("before", 200'000, 1));

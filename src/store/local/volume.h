@@ -128,7 +128,8 @@ class Volumes {
   // Drops a volume and unlinks its file. True when that was allowed: not active, nothing unsettled.
   bool drop(uint64_t id);
 
-  // Reuse (volume_reuse.cc). True: free pieces of this volume are kept, so they need not be punched.
+  // Reuse (volume_reuse.cc). True: free pieces of this volume are kept, so they need not be punched. Those of a volume
+  // that does not exist, as of a lost device, are not. May block.
   bool keeps(uint64_t id);
   bool keeps_any() const { return options_.keep_free != 0; }
   // Space for reuse, from now on: nothing names, reads or writes it. False: the volume keeps none.

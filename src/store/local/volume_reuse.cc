@@ -69,17 +69,20 @@ std::optional<Run> Volumes::reuse(uint64_t want, uint64_t least, bool* closed) {
   return std::nullopt;
 }
 
-// False: there is nothing to open.
+// False: there is nothing to open. A volume that does not exist is none of the tries.
 bool Volumes::open_for_reuse(uint64_t want, uint64_t least) {
-  std::optional<uint64_t> id;
-  {
-    std::lock_guard lock(mutex_);
-    if (options_.keep_free != 0) id = free_.volume_for(want, least);
+  for (;;) {
+    std::optional<uint64_t> id;
+    {
+      std::lock_guard lock(mutex_);
+      if (options_.keep_free != 0) id = free_.volume_for(want, least);
+    }
+    if (!id) return false;
+    const auto opened = open(*id);
+    if (opened) return true;
+    if (!(opened.error() == Errc::not_found)) return false;
+    bar(*id);
   }
-  if (!id) return false;
-  const auto opened = open(*id);
-  if (!opened && opened.error() == Errc::not_found) bar(*id);
-  return opened.has_value();
 }
 
 bool Volumes::keeps_locked(uint64_t id) const {
@@ -91,8 +94,15 @@ bool Volumes::keeps_locked(uint64_t id) const {
 }
 
 bool Volumes::keeps(uint64_t id) {
-  std::lock_guard lock(mutex_);
-  return keeps_locked(id);
+  {
+    std::lock_guard lock(mutex_);
+    if (!keeps_locked(id)) return false;
+  }
+  if (cached(id)) return true;
+  const auto stat = options_.fs->stat(path(id));
+  if (stat || !(stat.error() == Errc::not_found)) return true;
+  bar(id);
+  return false;
 }
 
 bool Volumes::keep(const FreeSpace::Piece& piece) {
