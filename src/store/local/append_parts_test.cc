@@ -86,5 +86,17 @@ TEST_F(MergedParts, ThatAreGoneWhenTheyAreOpenedAreNoDamageButAnotherObject) {
   t.expect_no_leak();
 }
 
+// A reader is kept for the next request. It was let go with the object's first part alone, and held all others
+// meanwhile.
+TEST_F(MergedParts, TakeNoSpaceBecauseTheObjectWasRead) {
+  const std::string first = pattern(settled_size, 100);  // stays a part of its own
+  ASSERT_TRUE(t.put("b", "k", first, {.conditions = {}, .size_hint = first.size(), .etag = {}}));
+  append_parts();
+  EXPECT_TRUE(*t.get("b", "k") == first + parts(0, parts_unmerged));
+  ASSERT_TRUE(append());
+  EXPECT_EQ(t.live_bytes(), settled_size + align_up((parts_unmerged + 1) * part_bytes));
+  EXPECT_TRUE(*t.get("b", "k") == first + parts(0, parts_unmerged + 1));
+}
+
 }  // namespace
 }  // namespace verbena::store::local

@@ -22,13 +22,15 @@ std::shared_ptr<ObjectReader> KeptReaders::find(uint64_t object, std::string_vie
   return it->reader;
 }
 
-void KeptReaders::keep(uint64_t object, std::string head, uint64_t blob, std::shared_ptr<ObjectReader> reader) {
+void KeptReaders::keep(uint64_t object, std::string head, std::vector<uint64_t> blobs,
+                       std::shared_ptr<ObjectReader> reader) {
+  std::ranges::sort(blobs);
   std::list<Kept> out;
   std::lock_guard lock(mutex_);
   if (closed_) return;
   const auto it = std::ranges::find(kept_, object, &Kept::object);
   if (it != kept_.end()) out.splice(out.begin(), kept_, it);
-  kept_.push_front({object, std::move(head), blob, std::move(reader)});
+  kept_.push_front({object, std::move(head), std::move(blobs), std::move(reader)});
   if (kept_.size() > kept_max) out.splice(out.begin(), kept_, std::prev(kept_.end()));
 }
 
@@ -37,7 +39,8 @@ void KeptReaders::release(const std::vector<uint64_t>& blobs) {
   std::lock_guard lock(mutex_);
   for (auto it = kept_.begin(); it != kept_.end();) {
     const auto next = std::next(it);
-    if (std::ranges::find(blobs, it->blob) != blobs.end()) out.splice(out.begin(), kept_, it);
+    const auto pins = [&](uint64_t blob) { return std::ranges::binary_search(it->blobs, blob); };
+    if (std::ranges::any_of(blobs, pins)) out.splice(out.begin(), kept_, it);
     it = next;
   }
 }

@@ -20,9 +20,9 @@ class KeptReaders {
  public:
   // Null when there is none. `head`: the object's current head in the index.
   std::shared_ptr<ObjectReader> find(uint64_t object, std::string_view head);
-  // `blob`: one of the object's, all of which die together.
-  void keep(uint64_t object, std::string head, uint64_t blob, std::shared_ptr<ObjectReader> reader);
-  // Releases the readers of these blobs, which are to be collected.
+  // `blobs`: all that the reader pins. An append may take some of an object's and leave the others.
+  void keep(uint64_t object, std::string head, std::vector<uint64_t> blobs, std::shared_ptr<ObjectReader> reader);
+  // Releases the readers of any of these blobs, which are to be collected.
   void release(const std::vector<uint64_t>& blobs);
   // Releases all, and keeps none from now on.
   void close();
@@ -31,7 +31,7 @@ class KeptReaders {
   struct Kept {
     uint64_t object = 0;
     std::string head;
-    uint64_t blob = 0;
+    std::vector<uint64_t> blobs;  // sorted
     std::shared_ptr<ObjectReader> reader;
   };
   std::mutex mutex_;

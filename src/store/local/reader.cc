@@ -58,7 +58,7 @@ class Hold {
     blobs_.clear();
   }
   const std::shared_ptr<Engine>& engine() const { return engine_; }
-  std::optional<uint64_t> first() const { return blobs_.empty() ? std::nullopt : std::optional(blobs_.front()); }
+  const std::vector<uint64_t>& blobs() const { return blobs_; }
 
  private:
   std::shared_ptr<Engine> engine_;
@@ -74,8 +74,7 @@ class VolumeReader final : public ObjectReader {
   Task<Result<memory::Chunk>> read(uint64_t offset, size_t length) override;
   size_t fit(uint64_t offset, size_t length, size_t memory_max) const override;
 
-  // One of the blobs that it pins.
-  std::optional<uint64_t> held_blob() const { return hold_.first(); }
+  const std::vector<uint64_t>& held_blobs() const { return hold_.blobs(); }
   // outdated: the object changed under the call and must be looked up again.
   enum class Prepared : uint8_t { ready, outdated };
   // Pins and loads.
@@ -295,8 +294,8 @@ Task<Result<std::shared_ptr<const LoadedSegment>>> VolumeReader::segment(const P
 }
 
 // The only readers that VolumeBlobs makes.
-std::optional<uint64_t> held_blob(const ObjectReader& reader) {
-  return static_cast<const VolumeReader&>(reader).held_blob();
+const std::vector<uint64_t>& held_blobs(const ObjectReader& reader) {
+  return static_cast<const VolumeReader&>(reader).held_blobs();
 }
 
 }  // namespace
@@ -327,11 +326,13 @@ std::shared_ptr<ObjectReader> VolumeBlobs::find_kept(uint64_t object, std::strin
 }
 
 void VolumeBlobs::keep(uint64_t object, std::string head, const std::shared_ptr<ObjectReader>& reader) {
-  if (const auto blob = held_blob(*reader)) engine_.kept.keep(object, std::move(head), *blob, reader);
+  if (const auto& blobs = held_blobs(*reader); !blobs.empty()) {
+    engine_.kept.keep(object, std::move(head), blobs, reader);
+  }
 }
 
 void VolumeBlobs::let_go(const std::shared_ptr<ObjectReader>& reader) {
-  if (const auto blob = held_blob(*reader)) engine_.kept.release({*blob});
+  if (const auto& blobs = held_blobs(*reader); !blobs.empty()) engine_.kept.release({blobs.front()});
 }
 
 }  // namespace verbena::store::local
