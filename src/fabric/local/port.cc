@@ -293,12 +293,8 @@ void LocalPort::wake(Peer& peer) {
 size_t LocalPort::poll() {
   size_t progress = 0;
   polling_ = true;
-  left_some_ = false;
   for (size_t i = 0; i < active_.size(); ++i) {
-    if (active_[i]->removed) continue;
-    const size_t served = serve(*active_[i]);
-    progress += served;
-    if (served >= messages_per_turn) left_some_ = true;
+    if (!active_[i]->removed) progress += serve(*active_[i]);
   }
   if (copies_->resume_one()) ++progress;
   polling_ = false;
@@ -312,7 +308,6 @@ size_t LocalPort::poll() {
 
 size_t LocalPort::serve(Peer& peer) {
   size_t served = 0;
-  bool left = false;
   while (served < messages_per_turn && !peer.removed) {
     auto outcome = Consumer::Pop::violated;
     size_t size = 0;
@@ -320,8 +315,6 @@ size_t LocalPort::serve(Peer& peer) {
       Bytes view;
       outcome = peer.requests.peek(view);
       if (outcome != Consumer::Pop::message) return;
-      left = peer.memory->region.control().client_left.load(std::memory_order_relaxed) != 0;
-      if (left) return;
       size = view.size();
       std::memcpy(message_.data(), view.data(), size);
       peer.requests.release();
@@ -332,11 +325,6 @@ size_t LocalPort::serve(Peer& peer) {
     }
     if (outcome == Consumer::Pop::none) break;
     ++served;
-    if (left) {  // its changes are not made any more
-      listener_->drop(peer.id);
-      gone(peer.id);
-      return served;
-    }
     if (on_message_) on_message_(peer.id, Bytes(message_.data(), size));
   }
   if (served == 0 || peer.removed) return served;
@@ -414,11 +402,6 @@ bool LocalPort::arm() {
 
 void LocalPort::disarm() {
   for (Peer* peer : active_) wakes_up(*peer);
-}
-
-// Clients that are not polled have rung, if there is something of theirs.
-void LocalPort::ask() {
-  if (!polling_) doorbells_.answer([this](PeerId id) { rung(id); });
 }
 
 void LocalPort::wait_for_doorbells() {

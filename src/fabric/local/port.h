@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/partial_pollable.h"
 #include "fabric/device.h"
 #include "fabric/local/doorbells.h"
 #include "fabric/local/local_listener.h"
@@ -18,11 +17,7 @@
 
 namespace verbena::fabric::local {
 
-class LocalPort final : public Port,
-                        public DevicePort,
-                        public Pollable,
-                        public PartialPollable,
-                        private ListenerEvents {
+class LocalPort final : public Port, public DevicePort, public Pollable, private ListenerEvents {
  public:
   LocalPort(Core& core, const Options& options)
       : core_(core), options_(options), rung_(core.io()), look_aside_(core.io()), forget_parcels_(core.io()) {}
@@ -52,8 +47,6 @@ class LocalPort final : public Port,
   bool busy() const override { return !copies_->empty(); }
   bool arm() override;
   void disarm() override;
-  void ask() override;
-  bool left_some() const override { return left_some_; }
 
  private:
   struct DeviceShare {
@@ -123,7 +116,7 @@ class LocalPort final : public Port,
   std::shared_ptr<CopyQueue> copies_ = std::make_shared<CopyQueue>();
   size_t turns_ = 0;
   size_t hand_ = 0;  // of the clock algorithm in make_room(), over active_
-  bool polling_ = false, left_some_ = false;
+  bool polling_ = false;
   std::shared_ptr<char> alive_ = std::make_shared<char>();
   std::unique_ptr<LocalListener> listener_;
 };

@@ -4,7 +4,6 @@
 
 #include <boost/asio/detached.hpp>
 
-#include "fabric/hang_up.h"
 #include "fabric/local/counters.h"
 #include "fabric/local/test_support.h"
 
@@ -364,21 +363,6 @@ TEST_F(PortTest, AFullRingToTheServerIsWaitedForAndDrains) {
   const auto deadline = soon();
   while (received < 300 && SteadyClock::now() < deadline) std::this_thread::yield();
   EXPECT_EQ(received, 300u);
-}
-
-TEST_F(PortTest, OfAClientThatHangsUpNothingMoreIsRead) {
-  Server server(path_);
-  auto link = must_connect(path_);
-  ASSERT_FALSE(echo(*link, as_bytes("hello")).empty());
-  const size_t before = server.messages();
-  server.on_core([&] {  // while the core is held
-    while (link->send(pattern(100 * KiB))) {
-    }
-    dynamic_cast<ConnectedLink&>(*link).hang_up();
-    EXPECT_EQ(link->send(as_bytes("x")).error(), Errc::closed);
-  });
-  server.wait_for_gone(1);
-  EXPECT_EQ(server.messages(), before);
 }
 
 TEST_F(PortTest, WaitEndsAtItsDeadlineAndWhenWoken) {

@@ -28,8 +28,6 @@ struct Control {
   alignas(line_pair) std::atomic<uint32_t> client_sleeps;
   // The client found the ring full and sleeps until there is space.
   std::atomic<uint32_t> client_wants_space;
-  // The client has left: what is in its ring is not to be read any more. A server that does not know of this reads it.
-  std::atomic<uint32_t> client_left;
 };
 static_assert(sizeof(Control) <= 4096);
 

@@ -3,7 +3,6 @@
 #include <boost/asio/post.hpp>
 
 #include "base/metrics.h"
-#include "base/partial_pollable.h"
 #include "fabric/ofi/address.h"
 #include "fabric/ofi/testing.h"
 
@@ -102,48 +101,6 @@ TEST(OfiMessages, GoBothWays) {
   ASSERT_TRUE(client.send(as_bytes("hello " + client.link->address())));
   ASSERT_TRUE(client.send(as_bytes("how do you do")));
   EXPECT_TRUE(eventually([&] { return client.received() == std::vector<std::string>{"how do you do"}; }));
-}
-
-// As in fabric/tcp: at rest a poll asks for nothing, for some time. Only of a provider with a descriptor to wait for.
-TEST(OfiMessages, AtRestNothingIsAskedForUntilThePortIsToldToOrTheLoopIs) {
-  TestServer server;
-  ASSERT_TRUE(server.fabric) << describe(server.error);
-  Echo echo(server);
-  auto [client, peer] = join_and_freeze(server, echo);
-  client->freeze(false);
-  auto& polled = dynamic_cast<Pollable&>(*server.fabric);
-  const int before = echo.messages;
-  unsigned vain = 0;
-  server.call([&] {
-    const auto ask = [&] { dynamic_cast<PartialPollable&>(*server.fabric).ask(); };
-    const auto rests = [&] {
-      ask();
-      polled.poll();
-      return polled.arm();
-    };
-    for (int turn = 0; turn < 100 && vain == 0; ++turn) {
-      if (!eventually(rests)) return;
-      const auto asks_again = deadline_in(std::chrono::milliseconds(15));  // less than the port's own interval
-      const int had = echo.messages;
-      EXPECT_TRUE(client->send(as_bytes("again")));
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      polled.poll();
-      if (SteadyClock::now() > asks_again) continue;  // this thread was held
-      EXPECT_EQ(echo.messages, had);
-      ++vain;
-      const auto come = [&] {
-        ask();
-        polled.poll();
-        return echo.messages > had;
-      };
-      EXPECT_TRUE(eventually(come));
-    }
-  });
-  EXPECT_NE(vain, 0u);
-  const int now = echo.messages;
-  EXPECT_GT(now, before);
-  EXPECT_TRUE(client->send(as_bytes("more")));
-  EXPECT_TRUE(eventually([&] { return echo.messages > now; })) << "the loop tells of it";
 }
 
 TEST(OfiMessages, OfTheFullSizeArriveWhole) {

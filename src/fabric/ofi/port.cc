@@ -154,9 +154,7 @@ size_t OfiCoreFabric::poll() {
   if (silent) return pool_->poll();
   untouched_ = false;
   next_look_ = now + look_every;
-  const size_t events = poll_messages();
-  left_some_ = events != 0;
-  return events + pool_->poll();
+  return poll_messages() + pool_->poll();
 }
 
 size_t OfiCoreFabric::poll_messages() {

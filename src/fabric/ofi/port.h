@@ -5,7 +5,6 @@
 #include <string>
 #include <unordered_map>
 
-#include "base/partial_pollable.h"
 #include "fabric/ofi/data_pool.h"
 #include "fabric/ofi/domain.h"
 #include "fabric/ofi/message_endpoint.h"
@@ -14,7 +13,7 @@
 
 namespace verbena::fabric::ofi {
 
-class OfiCoreFabric final : public CoreFabric, public Port, public Pollable, public PartialPollable {
+class OfiCoreFabric final : public CoreFabric, public Port, public Pollable {
  public:
   static Result<std::unique_ptr<OfiCoreFabric>> open(Core& core, memory::Arena& arena, const Options& options);
   ~OfiCoreFabric() override;
@@ -42,8 +41,6 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable, pub
   bool busy() const override;
   bool arm() override;
   void disarm() override {}
-  void ask() override { untouched_ = false; }
-  bool left_some() const override { return left_some_; }
 
  private:
   struct Peer {
@@ -69,7 +66,6 @@ class OfiCoreFabric final : public CoreFabric, public Port, public Pollable, pub
   bool added_ = false;
   bool untouched_ = false;               // the message endpoint, since arm(): what comes to it fires the waiter
   SteadyClock::time_point next_look_{};  // even so
-  bool left_some_ = false;               // the last poll that asked brought messages: there may be more
 };
 
 }  // namespace verbena::fabric::ofi

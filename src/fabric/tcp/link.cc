@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 
@@ -40,15 +39,6 @@ Result<void> TcpLink::open() {
 void TcpLink::cut() {
   closed_ = true;
   stream_.close();
-}
-
-// By a reset: an orderly end would come behind all that the server has not taken yet.
-void TcpLink::hang_up() {
-  const std::lock_guard lock(lending_->mutex);
-  if (closed_) return;
-  const linger at_once{.l_onoff = 1, .l_linger = 0};
-  ::setsockopt(stream_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  cut();
 }
 
 Result<void> TcpLink::send(Bytes message) {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "fabric/hang_up.h"
 #include "fabric/tcp/frame_reader.h"
 #include "fabric/tcp/lending.h"
 #include "fabric/tcp/outbox.h"
@@ -16,7 +15,7 @@
 
 namespace verbena::fabric::tcp {
 
-class TcpLink final : public Link, public ConnectedLink, private FrameReceiver {
+class TcpLink final : public Link, private FrameReceiver {
  public:
   // The stream is authenticated, and encrypted if required.
   TcpLink(Stream stream, size_t message_size_max);
@@ -30,7 +29,6 @@ class TcpLink final : public Link, public ConnectedLink, private FrameReceiver {
   Result<size_t> poll(const OnMessage& handler) override;
   void wait(Deadline deadline) override;
   void wake() override;
-  void hang_up() override;
   Result<std::unique_ptr<Lent>> lend(MutableBytes memory, Access access) override;
   Result<std::shared_ptr<MutableBytes>> allocate(size_t size) override { return allocate_pages(size); }
 

@@ -309,11 +309,6 @@ bool TcpPort::busy() const {
   return !shared_->done.empty() || std::ranges::any_of(hot_, [](const Hot& hot) { return hot.connection->busy(); });
 }
 
-bool TcpPort::left_some() const {
-  return ask_kernel_ || shared_->messages_left == 0 ||
-         std::ranges::any_of(hot_, [](const Hot& hot) { return hot.connection->has_more(); });
-}
-
 bool TcpPort::arm() {
   Connection::send_held(*shared_);
   if (!shared_->done.empty() || !shared_->closed.empty() || ask_kernel_) return false;

@@ -9,13 +9,12 @@
 
 #include "base/core.h"
 #include "base/fd.h"
-#include "base/partial_pollable.h"
 #include "fabric/tcp/arrivals.h"
 #include "fabric/tcp/connection.h"
 
 namespace verbena::fabric::tcp {
 
-class TcpPort final : public Port, public Pollable, public PartialPollable {
+class TcpPort final : public Port, private Pollable {
  public:
   TcpPort(Core& core, const Options& options);
   ~TcpPort() override;
@@ -49,8 +48,6 @@ class TcpPort final : public Port, public Pollable, public PartialPollable {
   bool busy() const override;
   bool arm() override;
   void disarm() override { ask_kernel_ = ask_kernel_ || !is_watched(); }
-  void ask() override { ask_kernel_ = true; }
-  bool left_some() const override;
 
   // Nothing can have come: the loop would have told of it (arm), and no connection is read without asking.
   bool is_watched() const { return waiting_ && hot_.empty(); }

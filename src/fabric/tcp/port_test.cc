@@ -1,12 +1,9 @@
 #include <sys/resource.h>
 
 #include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
 
 #include <future>
 
-#include "base/partial_pollable.h"
-#include "fabric/hang_up.h"
 #include "fabric/tcp/test_support.h"
 
 namespace verbena::fabric::tcp {
@@ -297,66 +294,6 @@ TEST_P(TcpPortTest, AClientThatLeavesIsNoticedAndItsTransfersFail) {
   client.reset();
   EXPECT_EQ(read.get().error().code, Errc::closed);
   EXPECT_TRUE(eventually([&] { return server.gone == 1; }));
-}
-
-// The loop's look at the descriptor brings what comes to connections that are at rest, and a poll asks the kernel for
-// nothing meanwhile. Where the loop does not come to that look the port is told to ask.
-TEST_P(TcpPortTest, AtRestItAsksForNothingUntilItIsToldToOrTheLoopIs) {
-  TestServer server(options());
-  server.echo = false;
-  TestClient client(server);
-  client.join(server);
-  auto& polled = dynamic_cast<Pollable&>(*server.port);
-  server.call([&] {
-    const int before = server.messages;
-    for (int i = 0; i < 10'000; ++i) polled.poll();  // its connection goes to rest
-    EXPECT_TRUE(eventually([&] { return polled.arm(); }));
-    EXPECT_TRUE(client.send(as_bytes("one")));
-    for (int i = 0; i < 1000; ++i) polled.poll();
-    EXPECT_EQ(server.messages, before);
-    const auto come = [&] {
-      dynamic_cast<PartialPollable&>(*server.port).ask();
-      polled.poll();
-      return server.messages == before + 1;
-    };
-    EXPECT_TRUE(eventually(come));
-    for (int i = 0; i < 10'000; ++i) polled.poll();
-    EXPECT_TRUE(eventually([&] { return polled.arm(); }));
-    EXPECT_TRUE(client.send(as_bytes("two")));
-  });
-  EXPECT_TRUE(eventually([&] { return server.messages == 3; })) << "the loop tells of it";
-}
-
-// The messages of a client that were read although it had ended while the server's core was held.
-int read_after_the_end(const Options& options, bool hangs_up) {
-  TestServer server(options);
-  server.echo = false;
-  TestClient client(server);
-  client.join(server);
-  client.freeze(true);
-  std::promise<void> held, go;
-  boost::asio::post(server.core.io(), [&] {
-    held.set_value();
-    go.get_future().wait();
-  });
-  held.get_future().wait();
-  const std::vector<std::byte> message(client.link->message_size_max());
-  while (client.link->send(message)) {
-  }
-  if (hangs_up) {
-    dynamic_cast<ConnectedLink&>(*client.link).hang_up();
-    EXPECT_EQ(client.link->send(message).error().code, Errc::closed);
-  }
-  client.stop();
-  go.set_value();
-  EXPECT_TRUE(eventually([&] { return server.gone == 1; }));
-  return server.messages;
-}
-
-// An orderly end comes behind all that the server has not read.
-TEST_P(TcpPortTest, OfAClientThatHangsUpLessIsRead) {
-  const int orderly = read_after_the_end(options(), false);
-  EXPECT_LT(read_after_the_end(options(), true), orderly);
 }
 
 TEST_P(TcpPortTest, ASessionThatEndedKeepsNoConnection) {
