@@ -514,7 +514,7 @@ TEST(Fallback, AFailureOfTheTokenDoorMakesItRestWhateverTheRequestWas) {
   }
 }
 
-// On a thread of the client's it ended the process.
+// On a thread of the client's it ended the process, and another thread called it again.
 TEST(Batches, WhatInOrderThrowsIsTheCallersByAnyThread) {
   ScriptedServer server([](const ScriptedRequest&, int) { return http_reply(200, "etag: \"e\"\r\n", "bytes"); });
   ClientOptions options = options_for(server, Via::http);
@@ -526,11 +526,14 @@ TEST(Batches, WhatInOrderThrowsIsTheCallersByAnyThread) {
   std::vector<BatchResult> results(items.size());
   const Buffer window = *client->allocate(items.size() * 5);
   for (int thrown = 0; thrown < 20; ++thrown) {
-    const auto moves = [&] {
-      return client->get_many(items, std::span(&window, 1), results,
-                              {.in_order = [](size_t) { throw std::runtime_error("the caller's"); }});
+    std::atomic<int> calls{0};
+    const auto in_order = [&](size_t) {
+      ++calls;
+      throw std::runtime_error("the caller's");
     };
+    const auto moves = [&] { return client->get_many(items, std::span(&window, 1), results, {.in_order = in_order}); };
     EXPECT_THROW((void)moves(), std::runtime_error);
+    EXPECT_EQ(calls, 1);
   }
 }
 

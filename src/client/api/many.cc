@@ -219,7 +219,13 @@ void Client::Impl::many_singles(Many what, std::span<const BatchItem> items, std
       std::lock_guard lock(mutex);
       const size_t before = leading;
       while (leading < items.size() && answered[leading] != 0) ++leading;
-      if (options.in_order && leading != before) options.in_order(leading);
+      if (!options.in_order || leading == before || thrown != nullptr) continue;
+      try {
+        options.in_order(leading);
+      } catch (...) {  // noted under the lock: it is not called again
+        thrown = std::current_exception();
+        next = items.size();
+      }
     }
   };
   // On a helper's thread an exception would end the process: it is the caller's.

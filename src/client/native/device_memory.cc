@@ -74,10 +74,11 @@ Result<wire::Device> NativeDevice::described(fabric::Link& link, const Files& fi
 }
 
 NativeDevice::~NativeDevice() {
+  const Deadline until = deadline_in(driver_patience);  // all that are awaited share it
   for (const Unanswered& one : unanswered_) {
     const auto streams = one.streams.lock();
     if (streams == nullptr) continue;
-    const auto number = one.stream->late_device(one.request, deadline_in(driver_patience), /*forget=*/true);
+    const auto number = one.stream->late_device(one.request, until, /*forget=*/true);
     if (number && *number != 0) shares_.push_back({one.streams, one.stream, *number});
   }
   for (const Share& share : shares_) {
@@ -103,9 +104,11 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   const auto known = std::ranges::find(shares_, &stream, &Share::stream);
   if (known != shares_.end()) return known->number;
   std::erase_if(unanswered_, [](const Unanswered& one) { return one.streams.expired(); });
-  if (const uint64_t number = late_number(stream); number != 0) {
-    shares_.push_back({streams.weak_from_this(), &stream, number});
-    return number;
+  const auto late = late_number(stream);
+  if (!late) return fail(Errc::unsupported, "native: the server has not answered yet whether it maps this memory");
+  if (*late != 0) {
+    shares_.push_back({streams.weak_from_this(), &stream, *late});
+    return *late;
   }
   if (by_handle() ? !streams.takes_handles(exported_.platform) : !streams.takes_descriptors(exported_.platform)) {
     return fail(Errc::unsupported, by_handle() ? "native: the server takes no handles of such memory"
@@ -123,14 +126,13 @@ Result<uint64_t> NativeDevice::number_on(NativeStreams& streams, NativeStream& s
   return *number;
 }
 
-// 0: no answer has come since, or the server does not have it.
-uint64_t NativeDevice::late_number(NativeStream& stream) const {
+// 0: the server does not have it. would_block: that is not known yet, and asked again it would map the memory twice.
+Result<uint64_t> NativeDevice::late_number(NativeStream& stream) const {
   const auto one = std::ranges::find(unanswered_, &stream, &Unanswered::stream);
   if (one == unanswered_.end()) return 0;
-  const auto number = stream.late_device(one->request, Deadline::min(), /*forget=*/false);
-  if (!number) return 0;
+  VB_ASSIGN(const uint64_t number, stream.late_device(one->request, Deadline::min(), /*forget=*/false));
   unanswered_.erase(one);
-  return *number;
+  return number;
 }
 
 // The descriptors are open here for no longer than the server's answer takes.

@@ -55,7 +55,7 @@ class NativeDevice final : public NativeMemory {
   Result<Files> files() const;
   Result<native::wire::Device> described(fabric::Link& link, const Files& files) const;
   Result<uint64_t> share_on(NativeStreams& streams, NativeStream& stream, Deadline deadline) const;
-  uint64_t late_number(NativeStream& stream) const;
+  Result<uint64_t> late_number(NativeStream& stream) const;
 
   const memory::cuda::Exported exported_;
   const Pieces pieces_;  // empty: an allocation by its handle

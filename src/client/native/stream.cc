@@ -32,6 +32,12 @@ bool is_at_work(const NativeCall& call) {
   return of_device != nullptr && of_device->is_at_work();
 }
 
+// As messages carry it: in milliseconds, at least one.
+uint32_t timeout_until(Deadline deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
+  return static_cast<uint32_t>(std::clamp<int64_t>(left, 1, 0xffffffff));
+}
+
 }  // namespace
 
 NativeStream::NativeStream(std::unique_ptr<fabric::Link> link, Setup setup)
@@ -243,16 +249,19 @@ Result<void> NativeStream::take_slot(Lock& lock, NativeCall& call) {
 }
 
 Result<void> NativeStream::transmit(Lock& lock, NativeCall& call, uint8_t flags, size_t body_size) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - SteadyClock::now()).count();
-  const wire::Header header{.type = static_cast<uint8_t>(call.type),
-                            .flags = flags,
-                            .session = setup_.session,
-                            .sequence = ++last_sequence_,
-                            .request = call.request,
-                            .body_length = static_cast<uint32_t>(body_size),
-                            .timeout_ms = static_cast<uint32_t>(std::clamp<int64_t>(left, 1, 0xffffffff))};
-  const size_t size = wire::seal(setup_.keys.to_server, header, buffer_);
+  wire::Header header{.type = static_cast<uint8_t>(call.type),
+                      .flags = flags,
+                      .session = setup_.session,
+                      .sequence = ++last_sequence_,
+                      .request = call.request,
+                      .body_length = static_cast<uint32_t>(body_size)};
+  size_t size = 0;
   for (;;) {
+    // The server counts the time from when the message comes: what it has waited for here is over by then.
+    if (const uint32_t left = timeout_until(call.deadline); size == 0 || left != header.timeout_ms) {
+      header.timeout_ms = left;
+      size = wire::seal(setup_.keys.to_server, header, buffer_);
+    }
     call.received_before = received_;
     auto sent = link_->send(Bytes(buffer_).first(size));
     if (sent) return {};

@@ -31,6 +31,7 @@ struct Script {
   uint64_t flooded = 0;
   std::vector<std::vector<std::byte>> sent;
   std::function<std::vector<std::byte>(uint64_t request)> answer;  // to each message that is sent; empty: none
+  std::function<Result<void>()> takes;                             // in place of `send`
   std::atomic<bool> at_work{false}, revoked{false};                // a device
 };
 
@@ -98,7 +99,7 @@ class ScriptedLink final : public fabric::Link {
     if (script_.closed) return fail(Errc::closed, "scripted: closed");
     script_.sent.emplace_back(message.begin(), message.end());
     if (script_.answer) script_.replies.push_back(script_.answer(wire::Reader(message.subspan(24, 8)).u64()));
-    return script_.send;
+    return script_.takes ? script_.takes() : script_.send;
   }
   Result<size_t> poll(const OnMessage& handler) override {
     if (script_.closed) return fail(Errc::closed, "scripted: closed");
@@ -176,6 +177,26 @@ TEST_F(NativeStreamTest, ALinkThatTakesNoMessageEndsTheCallWithItsDeadline) {
   stream_->start(call_that_counts(20ms), nothing_to_say);
   EXPECT_EQ(completions_, 1);
   EXPECT_EQ(error_, Errc::timed_out);
+}
+
+// The server counts a change's time from its arrival: what it had waited for here came on top of it.
+TEST_F(NativeStreamTest, AMessageThatHasWaitedForTheLinkCarriesTheTimeThatIsLeft) {
+  const auto enough = deadline_in(20ms);
+  script_.takes = [this, enough]() -> Result<void> {
+    if (SteadyClock::now() < enough) return fail(Errc::would_block, "scripted: full");
+    script_.replies.push_back(reply_to(wire::parse_header(script_.sent.back(), 4096)->request, 1, Errc::ok));
+    return {};
+  };
+  CodeCall call;
+  call.type = wire::Type::get;
+  call.deadline = deadline_in(60s);
+  ASSERT_TRUE(stream_->run(call, nothing_to_say));
+  const auto first = wire::parse_header(script_.sent.front(), 4096),
+             last = wire::parse_header(script_.sent.back(), 4096);
+  ASSERT_TRUE(first && last);
+  EXPECT_LT(last->timeout_ms, first->timeout_ms);
+  EXPECT_EQ(last->sequence, first->sequence);
+  EXPECT_TRUE(wire::mac_matches(native::wire::StreamKeys{}.to_server, script_.sent.back()));
 }
 
 // The calls queued behind it as well.

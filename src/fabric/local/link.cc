@@ -268,7 +268,7 @@ Result<void> LocalLink::drain_socket(uint32_t request, ControlMessage* reply) {
 // An answer that is not waited for now. One to a share that came too late for its caller: the next one finds the slab
 // shared, or it is withdrawn.
 void LocalLink::take_late(const ControlMessage& reply) {
-  if (reply.request == withdrawn_) withdrawn_ = 0;
+  withdrawn_.erase(reply.request);
   const auto found = std::ranges::find_if(late_, [&](const auto& one) { return one.second.request == reply.request; });
   if (found == late_.end()) return;
   if (reply.status == 0) {
@@ -311,14 +311,14 @@ Result<uint32_t> LocalLink::share(const std::shared_ptr<Slab>& slab) {
   const auto known = [&] { return shared_.find(slab->id()); };
   if (known() != shared_.end()) return known()->second.key;
   withdraw_freed();
-  // Once the last of them is answered, the server has room for another.
-  if (withdrawn_ != 0 && await(withdrawn_)) withdrawn_ = 0;
+  const Deadline deadline = deadline_in(reply_timeout_);
+  await_withdrawals(deadline);  // the server has room for another then
   if (known() != shared_.end()) return known()->second.key;  // by an answer that came late
   const int descriptors[] = {slab->memfd()};
   // It has been shared once already if the server has not answered yet.
   const auto before = late_.extract(slab->id());
   const auto answered = before.empty() ? ask({.type = ControlType::share, .a = slab->size()}, descriptors)
-                                       : await(before.mapped().request);
+                                       : await(before.mapped().request, deadline);
   if (!answered && answered.error() == Errc::timed_out) {
     late_.emplace(slab->id(), LateSlab{slab, before.empty() ? request_next_ - 1 : before.mapped().request});
   }
@@ -337,7 +337,7 @@ void LocalLink::withdraw_freed() {
       // Once sent, the key is invalid, also without an answer; only a full socket is worth another try.
       const auto sent = tell({.type = ControlType::withdraw, .a = it->second.key});
       told = sent || sent.error() != Errc::would_block;
-      if (sent) withdrawn_ = *sent;
+      if (sent) withdrawn_.insert(*sent);
     }
     it = told ? shared_.erase(it) : std::next(it);
   }
@@ -358,11 +358,18 @@ Result<uint32_t> LocalLink::tell(ControlMessage request, std::span<const int> de
 // One request and its reply on the socket.
 Result<ControlMessage> LocalLink::ask(ControlMessage request, std::span<const int> descriptors) {
   VB_ASSIGN(const uint32_t number, tell(request, descriptors));
-  return await(number);
+  return await(number, deadline_in(reply_timeout_));
 }
 
-Result<ControlMessage> LocalLink::await(uint32_t request) {
-  const Deadline deadline = deadline_in(reply_timeout_);
+void LocalLink::await_withdrawals(Deadline deadline) {
+  while (!withdrawn_.empty() && !closed_) {
+    const uint32_t request = *withdrawn_.begin();
+    if (!await(request, deadline)) return;
+    withdrawn_.erase(request);
+  }
+}
+
+Result<ControlMessage> LocalLink::await(uint32_t request, Deadline deadline) {
   ControlMessage reply;
   for (;;) {
     if (auto drained = drain_socket(request, &reply); !drained) {

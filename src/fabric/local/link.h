@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "fabric/device.h"
@@ -80,7 +81,8 @@ class LocalLink final : public Link, public DeviceLink {
   // The request's number.
   Result<uint32_t> tell(ControlMessage request, std::span<const int> descriptors = {});
   Result<ControlMessage> ask(ControlMessage request, std::span<const int> descriptors = {});
-  Result<ControlMessage> await(uint32_t request);
+  Result<ControlMessage> await(uint32_t request, Deadline deadline);
+  void await_withdrawals(Deadline deadline);
   Result<uint32_t> share(const std::shared_ptr<Slab>& slab);
   void withdraw_freed();
 
@@ -89,7 +91,7 @@ class LocalLink final : public Link, public DeviceLink {
   Fd own_doorbell_;
   const std::chrono::microseconds spin_for_;
   const std::chrono::milliseconds reply_timeout_;
-  uint32_t withdrawn_ = 0;  // the last withdrawal of a slab that is not answered; 0: none
+  std::set<uint32_t> withdrawn_;  // withdrawals of slabs that are not answered
   const size_t message_size_max_;
   Control& control_;
   Producer requests_;

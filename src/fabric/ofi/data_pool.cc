@@ -96,25 +96,27 @@ void DataPool::forget_session(std::string_view name) {
 Result<void> DataPool::bind(const std::shared_ptr<DataPeer>& peer) {
   peer->used_at = SteadyClock::now();
   if (peer->endpoint != nullptr) return {};
-  DataEndpoint* endpoint = nullptr;
   const Lender lender = lender_of(*peer);
-  // Who has its part already shares its own endpoints, or gives up an idle one of them.
-  const bool of_its_own = lender == Lender::session && has_its_share(*peer);
-  const bool of_tokens = lender == Lender::token && tokens_have_their_part();
-  const bool is_new = !of_its_own && !of_tokens && endpoints_.size() < options_.data_endpoints_max;
-  const auto dropped = [&](const DataEndpoint& one) {
-    return (!of_its_own || serves_client(one, *peer)) && (!of_tokens || serves(one, Lender::token));
-  };
-  const auto shared = [&](const DataEndpoint& one) {
-    return serves(one, lender) && (!of_its_own || serves_client(one, *peer));
-  };
-  if (is_new || drop_least_used(dropped)) {
+  const auto any = [](const DataEndpoint&) { return true; };
+  const auto of_tokens = [](const DataEndpoint& one) { return serves(one, Lender::token); };
+  const auto of_lender = [lender](const DataEndpoint& one) { return serves(one, lender); };
+  const auto of_client = [&](const DataEndpoint& one) { return serves(one, lender) && serves_client(one, *peer); };
+  const Part part = lender == Lender::session ? part_of(*peer) : Part{};
+  if (part.has_its_peers && !drop_least_used(of_client)) {
+    return fail(Errc::slow_down, "fabric: this client's sessions have their part of the data endpoints");
+  }
+  // Who has its part of the endpoints shares them, as long as they have room.
+  DataEndpoint* endpoint = part.has_its_endpoints ? room_for_one_more(of_client) : nullptr;
+  const bool only_of_tokens = lender == Lender::token && tokens_have_their_part();
+  const bool may_open = !only_of_tokens && endpoints_.size() < options_.data_endpoints_max;
+  const auto drops = [&] { return only_of_tokens ? drop_least_used(of_tokens) : drop_least_used(any); };
+  if (endpoint == nullptr && (may_open || drops())) {
     VB_ASSIGN(auto opened, DataEndpoint::open(domain_, depth_, settle_, core_.io()));
     endpoint = endpoints_.emplace_back(std::move(opened)).get();
     DataMetrics::of_process().endpoints_opened.add();
     DataMetrics::of_process().endpoints.add(1);
-  } else {
-    endpoint = room_for_one_more(shared);
+  } else if (endpoint == nullptr) {
+    endpoint = room_for_one_more(of_lender);
   }
   if (endpoint == nullptr) return fail(Errc::slow_down, "fabric: every data endpoint is taken");
   peer->connect_by = deadline_in(options_.connect_deadline);
@@ -126,14 +128,35 @@ bool DataPool::tokens_have_their_part() const {
   return static_cast<size_t>(of_tokens) >= options_.data_endpoints_max - options_.data_endpoints_max / 4;
 }
 
-// A client's sessions name any ports, so there may be any number of them.
-bool DataPool::has_its_share(const DataPeer& peer) const {
-  const auto own = std::ranges::count_if(
-      endpoints_, [&](const auto& one) { return serves(*one, Lender::session) && serves_client(*one, peer); });
-  return own != 0 && !fits_fair_share(endpoints_.size(), static_cast<uint64_t>(own), 1, options_.data_endpoints_max);
+// A client's sessions name any ports, so it may have any number of peers. What others had and use no more is not
+// counted: it is dropped where it is needed.
+DataPool::Part DataPool::part_of(const DataPeer& peer) const {
+  uint64_t endpoints = 0, own_endpoints = 0, peers = 0, own_peers = 0;
+  for (const auto& one : endpoints_) {
+    uint64_t used = 0, own = 0;
+    for (const auto& at : one->peers()) {
+      if (at->endpoint != one.get()) continue;
+      if (at->client == peer.client) {
+        ++own;
+      } else if (at->windows != 0) {
+        ++used;
+      }
+    }
+    const bool is_own = own != 0 && serves(*one, Lender::session);
+    own_endpoints += is_own ? 1 : 0;
+    endpoints += is_own || used != 0 ? 1 : 0;
+    if (!serves(*one, Lender::session)) continue;
+    own_peers += own;
+    peers += own + used;
+  }
+  const uint64_t most = options_.data_endpoints_max;
+  return {
+      .has_its_endpoints = own_endpoints != 0 && !fits_fair_share(endpoints, own_endpoints, 1, most),
+      .has_its_peers = own_peers != 0 && !fits_fair_share(peers, own_peers, 1, most * DataEndpoint::peers_max),
+  };
 }
 
-// Peers share an endpoint only at the limit: an idle one is dropped first.
+// Peers share an endpoint only at a limit: an idle one is dropped first.
 DataEndpoint* DataPool::room_for_one_more(const Among& among) {
   DataEndpoint* best = nullptr;
   for (const auto& endpoint : endpoints_) {

@@ -61,7 +61,10 @@ class DataPool {
   void resume_finished();
   void close_window(const std::shared_ptr<DataPeer>& peer);
   bool tokens_have_their_part() const;
-  bool has_its_share(const DataPeer& peer) const;
+  struct Part {
+    bool has_its_endpoints = false, has_its_peers = false;
+  };
+  Part part_of(const DataPeer& peer) const;  // of a session
 
   Core& core_;
   Domain& domain_;
