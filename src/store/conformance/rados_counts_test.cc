@@ -67,28 +67,5 @@ TEST_F(CountsOnRados, OfRemovedBucketsNothingIsRemembered) {
   EXPECT_EQ(remembered(), before);
 }
 
-// Renames of different keys at once were counted as one: so a bucket had more tokens than it may.
-TEST_F(CountsOnRados, EachTokenOfRenamesAtOnceIsCounted) {
-  constexpr int renames = 20;
-  for (int i = 0; i < renames; ++i) ASSERT_TRUE(t->put("b", key(i), "x"));
-  Steps steps;
-  std::vector<std::future<Result<ObjectInfo>>> renaming;
-  {
-    const Stalled stalled(engine());
-    for (int i = 0; i < renames; ++i) {
-      RenameRequest request;
-      request.from = key(i);
-      request.to = key(i) + "x";
-      request.token = std::to_string(i);
-      request.asked = key(i);
-      renaming.push_back(steps.begin(t->engine().rename("b", std::move(request))));
-    }
-    steps.rest();
-  }
-  for (auto& one : renaming) EXPECT_TRUE(steps.end(std::move(one)));
-  EXPECT_EQ(engine().run(engine().registry.all(tablet, "a"))->size(), static_cast<size_t>(renames));
-  EXPECT_EQ(engine().run(engine().registry.row(tablet, "r")).value_or(""), keys::number(renames));
-}
-
 }  // namespace
 }  // namespace verbena::store::conformance

@@ -274,14 +274,11 @@ Task<Result<bool>> RadosCatalogue::is_removed(uint64_t bucket) {
   co_return std::unexpected(state.error());
 }
 
-Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, std::string to, bool has_token) {
+Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, std::string to) {
   if (!fresh_()) co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   if (change.takes_space && garbage_.full()) co_return std::unexpected(to_error(-ENOSPC, "rados: full"));
   const uint64_t bucket = change.place.bucket;
   VB_CO_TRY(co_await learn(bucket));
-  std::string source = from;
-  VB_CO_ASSIGN(const std::optional<KeyLocks::Held> counting,
-               co_await hold_tokens(bucket, std::move(source), has_token));
   // Locks in the order of the keys, to avoid deadlocks.
   KeyLocks::Name first(bucket, std::min(from, to)), second(bucket, std::max(from, to));
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await locks_.take(std::move(first)));
@@ -298,24 +295,6 @@ Task<Result<void>> RadosCatalogue::commit_pair(Change change, std::string from, 
     if (attempt == Attempt::done) co_return Result<void>{};
   } while (SteadyClock::now() < until);
   co_return fail(Errc::slow_down, "rados: the keys are changed too often");
-}
-
-// Renames that are remembered compare the count of their source's tablet: those of one process would lose to each
-// other.
-Task<Result<std::optional<KeyLocks::Held>>> RadosCatalogue::hold_tokens(uint64_t bucket, std::string from,
-                                                                        bool has_token) {
-  const BucketPtr state = registry_.find(bucket);
-  if (!state || !has_token) co_return std::nullopt;
-  KeyLocks::Name name(bucket, state->tablets[state->tablet_of(version_token_row(from))].object);
-  VB_CO_ASSIGN(KeyLocks::Held held, co_await token_locks_.take(std::move(name)));
-  co_return std::optional<KeyLocks::Held>(std::move(held));
-}
-
-Task<Result<bool>> RadosCatalogue::is_as_seen(std::string tablet, std::map<std::string, std::string> rows) {
-  std::set<std::string> names;
-  for (const auto& [name, seen] : rows) names.insert(name);
-  VB_CO_ASSIGN(auto now, co_await registry_.rows(std::move(tablet), std::move(names)));
-  co_return std::ranges::all_of(rows, [&now](const auto& row) { return now[row.first] == row.second; });
 }
 
 Task<Result<Attempt>> RadosCatalogue::try_pair(Change& change, Pair& pair, int& lost) {
@@ -420,10 +399,10 @@ Task<Result<Attempt>> RadosCatalogue::move_between(Pair& pair, PairTransaction& 
   }
   const BucketPtr held = *frozen;
   // From here on the source cannot change. Checks whether it has changed since it was read.
-  const auto unchanged = co_await is_as_seen(source.object, parts.source.version_tokens);
-  if (!unchanged || !*unchanged) {
+  const auto now = co_await registry_.row(source.object, guarded);
+  if (!now || *now != seen) {
     (void)co_await registry_.end_move(id, who, /*sent=*/false);
-    if (!unchanged) co_return std::unexpected(unchanged.error());
+    if (!now) co_return std::unexpected(now.error());
     VB_CO_ASSIGN(const BucketPtr thawed, co_await registry_.load(id));
     pair.forget(thawed);
     co_return Attempt::again;

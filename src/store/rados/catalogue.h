@@ -59,17 +59,14 @@ class RadosCatalogue final : public Catalogue {
   View& at_hand(const Place& place) override;
   Task<Result<void>> read(const char* reason, Place place, Look look) override;
   Task<Result<void>> commit(Change change) override;
-  // A change of two keys: a rename. `has_token`: it is remembered by its client's token, which is counted.
-  Task<Result<void>> commit_pair(Change change, std::string from, std::string to, bool has_token);
+  // A change of two keys: a rename.
+  Task<Result<void>> commit_pair(Change change, std::string from, std::string to);
   // Opens the key's current object; null: it still has this stamp, as one call has found.
   Task<Result<std::shared_ptr<ObjectReader>>> open_unless(Blobs& blobs, std::shared_ptr<const Bucket> bucket,
                                                           std::string key, uint64_t stamp);
   // Writes a read lease of that holder into the key's version token, if the key still has this stamp.
   Task<Result<void>> keep(uint64_t bucket, std::string key, uint64_t stamp, uint64_t holder);
-  void close() {
-    locks_.close();
-    token_locks_.close();
-  }
+  void close() { locks_.close(); }
   Task<Result<void>> sync() override { co_return Result<void>{}; }  // every acknowledged change is durable already
 
  private:
@@ -98,8 +95,6 @@ class RadosCatalogue final : public Catalogue {
   };
   Task<Result<Attempt>> try_pair(Change& change, Pair& pair, int& lost);
   Task<Result<bool>> were_so_at_once(Pair& pair);
-  Task<Result<std::optional<KeyLocks::Held>>> hold_tokens(uint64_t bucket, std::string from, bool has_token);
-  Task<Result<bool>> is_as_seen(std::string tablet, std::map<std::string, std::string> rows);
   Task<Result<Attempt>> commit_together(Change& change, Pair& pair, PairTransaction& judged, const Tablet& tablet,
                                         int& lost);
   Task<Result<Attempt>> move_between(Pair& pair, PairTransaction& judged, const Tablet& source, const Tablet& target);
@@ -133,7 +128,6 @@ class RadosCatalogue final : public Catalogue {
   const WallClock& clock_;
   const std::function<bool()> fresh_;
   KeyLocks locks_;
-  KeyLocks token_locks_;  // by bucket and tablet: renames there that are counted
 };
 
 }  // namespace verbena::store::rados

@@ -621,10 +621,9 @@ Task<Result<ObjectInfo>> RadosStore::rename(std::string_view bucket, RenameReque
   VB_CO_TRY(check_key(request.from));
   VB_CO_TRY(check_key(request.to));
   std::string from = request.from, to = request.to;
-  const bool has_token = !request.token.empty();
   auto renaming = std::make_shared<Renaming>(Renaming{found, std::move(request)});
   Change change = rename_change(renaming);
-  VB_CO_TRY(co_await engine->catalogue->commit_pair(std::move(change), std::move(from), std::move(to), has_token));
+  VB_CO_TRY(co_await engine->catalogue->commit_pair(std::move(change), std::move(from), std::move(to)));
   co_return std::move(renaming->info);
 }
 

@@ -100,23 +100,19 @@ std::shared_ptr<Batcher::Tally> Batcher::tally_of(const std::string& tablet) {
   return tallies_.at(tablet);
 }
 
-// The waiting changes with the first one's epoch and one fence, of which one at most writes a row that others write,
-// too; empty: the queue is gone.
+// The waiting changes with the first one's epoch and one fence; empty: the queue is gone.
 std::vector<Batcher::Waiting> Batcher::take(const std::string& tablet) {
   std::vector<Waiting> batch;
   const std::lock_guard lock(mutex_);
   const auto queue = queues_.find(tablet);
   size_t bytes = 0;
   std::optional<std::string> fence;
-  bool shares = false;
   while (!queue->second.empty()) {
     Waiting& next = queue->second.front();
     const bool first = batch.empty();
     bytes += next.part.bytes;
     if (!first && (next.alone || next.epoch != batch.front().epoch || bytes > batch_bytes_max)) break;
     if (fence && next.part.fence && *fence != *next.part.fence) break;
-    if (shares && next.part.shares_row) break;
-    shares |= next.part.shares_row;
     if (!fence) fence = next.part.fence;
     batch.push_back(std::move(next));
     queue->second.pop_front();

@@ -27,15 +27,13 @@ namespace verbena::store::rados {
 
 // A change of one key, or of two. It is made only if the version tokens are as seen (empty: absent).
 struct Part {
-  std::map<std::string, std::string> version_tokens;  // and the row that it shares with other keys' changes
+  std::map<std::string, std::string> version_tokens;
   std::optional<std::string> fence{};  // with an absent version token: the tablet's fence when the token was read
   std::map<std::string, std::string> sets;
   std::set<std::string> gone;
   size_t bytes = 0;
   Usage counted{};
   bool sets_end = false;  // EndRows::mark() must have been called for the bucket
-  // It writes a row that changes of other keys write, too, and compares it: no two such changes are in one call.
-  bool shares_row = false;
 };
 
 class Batcher {

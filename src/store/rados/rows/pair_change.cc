@@ -136,13 +136,6 @@ Result<PairTransaction::Parts> PairTransaction::parts() const {
     const auto end = keys::parse_end(key);
     const bool is_target = end ? end->key == to.key : keys::is_object_parts(key);
     std::string row = family(is_target ? to : from, Table::uploads, key).to_stored(key);
-    if (key == keys::rename_token_count(from.bucket)) {
-      // Renames of other keys write it, too.
-      const auto seen = from_.get(Table::uploads, key);
-      if (!seen && !(seen.error() == Errc::not_found)) return std::unexpected(seen.error());
-      parts.source.version_tokens.emplace(row, seen.value_or(""));
-      parts.source.shares_row = true;
-    }
     if (value) {
       // The cluster treats an absent row as empty, so no stored row is empty.
       set(is_target ? parts.target : parts.source, std::move(row), value->empty() ? std::string(1, '\0') : *value);
@@ -178,7 +171,6 @@ Result<PairTransaction::Parts> PairTransaction::parts() const {
 Part PairTransaction::joined(Parts parts) {
   Part part = std::move(parts.source);
   part.version_tokens.merge(parts.target.version_tokens);
-  part.shares_row |= parts.target.shares_row;
   // For one tablet. If two reads of it found different fences, the change is judged again: this fence matches none,
   // because every fence has a number.
   const bool differ = part.fence && parts.target.fence && *part.fence != *parts.target.fence;
