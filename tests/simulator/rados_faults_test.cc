@@ -562,35 +562,6 @@ TEST_F(RadosFaults, ServersAreToldOfALostOneUntilTheyHaveHeardIt) {
   EXPECT_TRUE(eventually(knows, seconds(60)));
 }
 
-// One bucket's object that could not be read failed the reload that follows the end of a server, on every other one:
-// they answered nothing, for as long as its placement group was away.
-TEST_F(RadosFaults, ABucketThatIsAwayIsRefusedAlone) {
-  t.open();
-  for (const char* name : {"a", "b"}) t.make_bucket(name);
-  for (const char* name : {"a", "b"}) ASSERT_TRUE(t.put(name, "k", name));
-  const auto other = another("second");
-  auto lost = another("third");
-  std::this_thread::sleep_for(seconds(10));  // the leader has seen its sign
-  const std::string away = rados::bucket_object(parts().buckets.find("a")->id);
-  for (const char* user : {"first", "second"}) model.hold(user, away, seconds(600));
-  lost.reset();
-  for (const auto until = std::chrono::steady_clock::now() + seconds(60); std::chrono::steady_clock::now() < until;) {
-    ASSERT_EQ(t.get("b", "k").value_or("nothing"), "b");
-    ASSERT_TRUE(t.run(other->open("b", "k")));
-    std::this_thread::sleep_for(milliseconds(100));
-  }
-  EXPECT_EQ(t.get("a", "k").error(), Errc::service_unavailable);
-  EXPECT_EQ(t.run(t.engine().buckets())->size(), 2u);
-  parts().bus->handle_error(0, -ENOTCONN);
-  EXPECT_TRUE(eventually([&] { return t.get("b", "k").value_or("nothing") == "b"; }, seconds(30))) << "by a new watch";
-  const auto late = another("late");  // one that starts meanwhile, and can read it
-  ASSERT_NE(late, nullptr);
-  EXPECT_TRUE(t.run(late->open("a", "k")));
-  for (const char* user : {"first", "second"}) model.hold(user, away, {});
-  EXPECT_EQ(t.get("a", "k").value_or("nothing"), "a");
-  EXPECT_TRUE(eventually([&] { return t.store().may_keep("a") && other->may_keep("a"); }, seconds(30)));
-}
-
 // A task that ended by an exception left its bucket to none.
 TEST_F(RadosFaults, ALateCallIsBarredAfterAnException) {
   t.open();

@@ -50,10 +50,7 @@ class Engine final : public Context {
   Task<Result<void>> reload_each(NamedBuckets wanted);
   Task<Result<void>> reload_numbered(uint64_t id);
   Task<Result<void>> reload_locked(uint64_t id, std::string name);
-  // `insists`: also a bucket that could not be read before, and that is read again by itself.
-  Task<Result<void>> reload_named(std::string name, bool insists);
-  Task<Result<void>> reload_or_refuse(uint64_t id, std::string name);
-  Result<void> refuse(const std::string& name, uint64_t id, const Error& why);
+  Task<Result<void>> reload_named(std::string name);
   Task<Result<void>> reload_one(uint64_t id);
   Task<Result<BucketPtr>> find_locked(uint64_t id);
   void forget(const Bucket& bucket);

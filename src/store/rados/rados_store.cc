@@ -209,7 +209,7 @@ Result<void> Engine::load_all() {
 void Engine::make_bus() {
   InFlightChanges::Helpers helpers;
   helpers.tell = [this](Notice notice) { return bus->tell(std::move(notice)); };
-  helpers.read = [this](std::string name, bool insists) { return reload_named(std::move(name), insists); };
+  helpers.read = [this](std::string name) { return reload_named(std::move(name)); };
   helpers.read_all = [this] { return reload_buckets(); };
   helpers.forget_kept = [this](std::string_view name) { read_leases->let_go_of_bucket(name); };
   helpers.on_change = [this](std::string_view name) { on_change(name); };
@@ -301,17 +301,13 @@ Task<Result<void>> Engine::reload_buckets() {
   NamedBuckets wanted;
   for (const auto& [row, value] : named) {
     const auto id = keys::parse_number(value);
-    if (!id) {
-      std::string name = row.substr(1);
-      VB_CO_TRY(co_await reload_named(std::move(name), /*insists=*/false));
-      continue;
-    }
+    if (!id) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
     there.insert(*id);
     wanted.emplace_back(row.substr(1), *id);
   }
   VB_CO_TRY(co_await reload_each(std::move(wanted)));
   for (const auto& known : buckets.all()) {
-    if (!there.contains(known->id)) VB_CO_TRY(co_await reload_named(known->name, /*insists=*/false));
+    if (!there.contains(known->id)) VB_CO_TRY(co_await reload_named(known->name));
   }
   co_return Result<void>{};
 }
@@ -334,11 +330,7 @@ Task<Result<void>> Engine::reload_each(NamedBuckets wanted) {
         all->left.pop_back();
         std::string copy = name;
         VB_CO_TRY(co_await reload_locked(id, std::move(copy)));
-        if (registry.find(id) != nullptr || in_flight->intents().is_unread(id)) continue;
-        copy = name;
-        if (auto checked = co_await check_missing(std::move(copy), id); !checked) {
-          VB_CO_TRY(refuse(name, id, checked.error()));
-        }
+        if (registry.find(id) == nullptr) VB_CO_TRY(co_await check_missing(std::move(name), id));
       }
       co_return Result<void>{};
     };
@@ -363,11 +355,7 @@ Task<Result<void>> Engine::reload_each(NamedBuckets wanted) {
 Task<Result<void>> Engine::reload_numbered(uint64_t id) {
   auto state = co_await find_locked(id);
   if (!state && state.error() == Errc::no_such_bucket) co_return Result<void>{};
-  if (!state) {
-    const auto known = buckets.find_id(id);
-    if (known) co_return refuse(known->name, id, state.error());
-    co_return std::unexpected(state.error());  // of its name memory may have an earlier bucket
-  }
+  if (!state) co_return std::unexpected(state.error());
   std::string name = (*state)->record.info.name;  // which never changes
   std::string copy = name;
   VB_CO_TRY(co_await reload_locked(id, std::move(copy)));
@@ -384,54 +372,23 @@ Task<Result<BucketPtr>> Engine::find_locked(uint64_t id) {
   co_return state;
 }
 
-// A bucket that could not be read is left as it is, so that no reload waits for it: only what begins to read it after
-// this ends that.
 Task<Result<void>> Engine::reload_locked(uint64_t id, std::string name) {
-  if (in_flight->put_off(id)) co_return Result<void>{};
-  KeyLocks::Name lock(0, name);
+  KeyLocks::Name lock(0, std::move(name));
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
-  if (in_flight->put_off(id)) co_return Result<void>{};
-  co_return co_await reload_or_refuse(id, std::move(name));
-}
-
-// The caller holds the lock of the bucket's name.
-Task<Result<void>> Engine::reload_or_refuse(uint64_t id, std::string name) {
-  const uint64_t begun = in_flight->next_turn();
-  const auto read = co_await reload_one(id);
-  if (!read) co_return refuse(name, id, read.error());
-  if (in_flight->set_read(name, begun)) {
-    log::info("rados: bucket {} is read again", log::printable(name));
-    on_change(name);
-  }
-  co_return Result<void>{};
-}
-
-// From now on calls of this bucket read it in the cluster first, and fail alone if they cannot; all others go on. Only
-// a copy of everything must have all buckets.
-Result<void> Engine::refuse(const std::string& name, uint64_t id, const Error& why) {
-  if (whole_only || cluster->is_closing()) return std::unexpected(why);
-  if (!in_flight->set_unread(name, id, why)) return {};
-  log::warn("rados: bucket {} cannot be read, and is refused until it can: {}", log::printable(name), describe(why));
-  on_change(name);
-  return {};
+  co_return co_await reload_one(id);
 }
 
 // The bucket that has the name now, or none.
-Task<Result<void>> Engine::reload_named(std::string name, bool insists) {
+Task<Result<void>> Engine::reload_named(std::string name) {
   KeyLocks::Name lock(0, name);
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await reloads.take(std::move(lock)));
-  const uint64_t begun = in_flight->next_turn();
   const std::string row = keys::bucket(name);
   VB_CO_ASSIGN(const std::string value, co_await registry.row(std::string(root_object), row));
   const auto id = keys::parse_number(value);
-  if (!id && !value.empty()) {
-    co_return refuse(name, 0, Error{Errc::corrupt_object, 0, "rados: name of a bucket"});
-  }
+  if (!id && !value.empty()) co_return fail(Errc::corrupt_object, "rados: name of a bucket");
   const auto known = buckets.find(name);
   if (known && (!id || known->id != *id)) forget(*known);
-  if (id && !insists && in_flight->put_off(*id)) co_return Result<void>{};
-  if (id) co_return co_await reload_or_refuse(*id, std::move(name));
-  in_flight->set_read(name, begun);
+  if (id) co_return co_await reload_one(*id);
   co_return Result<void>{};
 }
 
@@ -485,7 +442,6 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
   if (!documents) co_return std::unexpected(documents.error());
   const BucketRecord& record = (*state)->record;
   auto known = buckets.find(record.info.name);
-  bool is_new = false;
   if (known && known->id == id) {
     // Objects without a version id get the id "null" then, which cached ones do not have.
     const bool renames = known->versioning.load() == Versioning::off && record.info.versioning != Versioning::off;
@@ -495,16 +451,12 @@ Task<Result<void>> Engine::reload_one(uint64_t id) {
     buckets.add(record);
     known = buckets.find(record.info.name);
     known->set_uncounted(true);
-    is_new = true;
   }
   book.know(known);
-  if (is_new) {
+  if (known->uncounted.load()) {
     auto looked = co_await book.look(id);
-    // It is being removed, or a tablet is being split, or cannot be read: it stays uncounted until the book's next
-    // look.
-    if (!looked && !(looked.error() == Errc::no_such_bucket)) {
-      log::debug("rados: what bucket {} holds is not known for now: {}", id, describe(looked.error()));
-    }
+    // It is being removed, or a tablet is being split. Its usage is read again later.
+    if (!looked && !(looked.error() == Errc::no_such_bucket)) co_return looked;
   }
   std::map<std::string, Document, std::less<>> all;
   for (auto& [row, bytes] : *documents) all[row.substr(1)] = std::make_shared<const std::string>(std::move(bytes));
@@ -532,7 +484,7 @@ RadosStore::~RadosStore() { engine_->close(); }
 Task<Result<void>> Engine::settle_names() {
   if (!fresh()) co_return fail(Errc::service_unavailable, "This server's view of the buckets may be out of date.");
   if (in_flight->intents().all()) co_return co_await in_flight->settle_all();
-  for (std::string& name : in_flight->intents().names()) VB_CO_TRY(co_await in_flight->settle_name(std::move(name)));
+  for (const std::string& name : in_flight->intents().names()) VB_CO_TRY(co_await settle(name));
   co_return Result<void>{};
 }
 

@@ -13,7 +13,7 @@
 namespace verbena::store::rados {
 namespace {
 
-constexpr std::chrono::seconds end_again_after{5}, read_again_after{5};
+constexpr std::chrono::seconds end_again_after{5};
 constexpr int forbid_attempts_max = 20;
 
 }  // namespace
@@ -71,7 +71,7 @@ Task<Result<void>> InFlightChanges::hear(Notice notice) {
     co_return Result<void>{};
   }
   std::string name = notice.intent.name;
-  VB_CO_TRY(co_await helpers_.read(std::move(name), /*insists=*/false));
+  VB_CO_TRY(co_await helpers_.read(std::move(name)));
   helpers_.on_change(notice.intent.name);
   intents_.end(notice.intent.change);
   co_return Result<void>{};
@@ -86,18 +86,6 @@ bool InFlightChanges::take(const std::vector<Intent>& intents) {
 
 Task<Result<void>> InFlightChanges::settle(std::string name) {
   const auto self = shared_from_this();
-  std::string copy = name;
-  VB_CO_TRY(co_await read_after_now(std::move(copy), /*insists=*/true));
-  if (const auto why = intents_.why_unread(name)) co_return std::unexpected(*why);
-  co_return Result<void>{};
-}
-
-Task<Result<void>> InFlightChanges::settle_name(std::string name) {
-  return read_after_now(std::move(name), /*insists=*/false);
-}
-
-Task<Result<void>> InFlightChanges::read_after_now(std::string name, bool insists) {
-  const auto self = shared_from_this();
   static auto& asked = metrics::counter("verbena_rados_in_flight_reads_total",
                                         "Calls that found their bucket being changed, and had it read in the cluster");
   asked.add();
@@ -106,40 +94,26 @@ Task<Result<void>> InFlightChanges::read_after_now(std::string name, bool insist
   VB_CO_ASSIGN(const KeyLocks::Held held, co_await readings_.take(std::move(lock)));
   if (intents_.was_read(name, came)) co_return Result<void>{};
   // On the engine's thread, like all reloads.
-  auto reading = read_once(std::move(name), insists);
+  auto reading = read_once(std::move(name));
   co_return co_await boost::asio::co_spawn(io_, std::move(reading), boost::asio::use_awaitable);
 }
 
 // Waiters share one reload, as for one bucket: no bucket's name is empty.
-Task<Result<void>> InFlightChanges::settle_all() { return read_after_now({}, /*insists=*/false); }
+Task<Result<void>> InFlightChanges::settle_all() { return settle({}); }
 
-Task<Result<void>> InFlightChanges::read_once(std::string name, bool insists) {
+Task<Result<void>> InFlightChanges::read_once(std::string name) {
   const uint64_t begun = intents_.next_turn();
   std::string copy = name;
-  auto reading = name.empty() ? helpers_.read_all() : helpers_.read(std::move(copy), insists);
+  auto reading = name.empty() ? helpers_.read_all() : helpers_.read(std::move(copy));
   VB_CO_TRY(co_await std::move(reading));
   intents_.note_read(name, begun);
   co_return Result<void>{};
 }
 
 void InFlightChanges::look() {
-  if (!reading_unread_ && !stopping_ && SteadyClock::now() >= next_reading_ && !intents_.unread().empty()) {
-    reading_unread_ = true;
-    boost::asio::co_spawn(io_, read_unread(), boost::asio::detached);
-  }
   if (ending_ || stopping_ || !registry_.cluster().may_write() || intents_.over(SteadyClock::now()).empty()) return;
   ending_ = true;
   boost::asio::co_spawn(io_, end_old(), boost::asio::detached);
-}
-
-Task<> InFlightChanges::read_unread() {
-  const auto self = shared_from_this();
-  for (std::string& name : intents_.unread()) {
-    if (stopping_) break;
-    (void)co_await helpers_.read(std::move(name), /*insists=*/true);  // what fails stays unread
-  }
-  next_reading_ = SteadyClock::now() + read_again_after;
-  reading_unread_ = false;
 }
 
 Task<> InFlightChanges::end_old() {
@@ -162,7 +136,7 @@ Task<Result<void>> InFlightChanges::end_one(Intent intent) {
   VB_CO_TRY(co_await forbid(intent));
   if (stopping_) co_return fail(Errc::service_unavailable, "rados: the server is being stopped");
   std::string name = intent.name;
-  VB_CO_TRY(co_await helpers_.read(std::move(name), /*insists=*/true));
+  VB_CO_TRY(co_await helpers_.read(std::move(name)));
   helpers_.on_change(intent.name);
   intents_.end(intent.change);
   left.add();

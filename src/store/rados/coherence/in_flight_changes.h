@@ -18,13 +18,11 @@ namespace verbena::store::rados {
 class InFlightChanges final : public std::enable_shared_from_this<InFlightChanges> {
  public:
   struct Helpers {
-    std::function<Task<Result<void>>(Notice)> tell;  // returns when every server has handled the notice
-    // Reloads the bucket of that name into memory. One that cannot be read is noted (set_unread); `insists`: one that
-    // could not be read before is tried, too, and not only its name looked up.
-    std::function<Task<Result<void>>(std::string name, bool insists)> read;
-    std::function<Task<Result<void>>()> read_all;            // reloads all buckets
-    std::function<void(std::string_view name)> forget_kept;  // drops the bucket's objects from memory
-    std::function<void(std::string_view name)> on_change;    // invalidates what upper layers have cached of the bucket
+    std::function<Task<Result<void>>(Notice)> tell;            // returns when every server has handled the notice
+    std::function<Task<Result<void>>(std::string name)> read;  // reloads the bucket of that name into memory
+    std::function<Task<Result<void>>()> read_all;              // reloads all buckets
+    std::function<void(std::string_view name)> forget_kept;    // drops the bucket's objects from memory
+    std::function<void(std::string_view name)> on_change;  // invalidates what upper layers have cached of the bucket
     std::function<bool()> fresh;
   };
   InFlightChanges(Registry& registry, boost::asio::io_context& io, std::chrono::milliseconds intent_lasts,
@@ -58,36 +56,19 @@ class InFlightChanges final : public std::enable_shared_from_this<InFlightChange
   // Whether the bucket in memory may be served and cached.
   bool is_sure(std::string_view name) const { return !intents_.has(name); }
   bool has_intent(uint64_t bucket) const { return intents_.has(bucket); }
-  // For a bucket with an intent: returns when memory has a state that was read after the call. An error: it could not
-  // be read, or its name could not be looked up.
+  // For a bucket with an intent: returns when memory has a state that was read after the call.
   Task<Result<void>> settle(std::string name);
-  // Likewise whether the name has a bucket, though it cannot be read.
-  Task<Result<void>> settle_name(std::string name);
   Task<Result<void>> settle_all();  // likewise for all buckets
-
-  // A bucket could not be read: it has an intent until it was. It is read again every few seconds. Returns whether it
-  // is new.
-  bool set_unread(const std::string& name, uint64_t bucket, const Error& why) {
-    return intents_.set_unread(name, bucket, why);
-  }
-  // What reads such a bucket already does not end that. False: it is not such a bucket.
-  bool put_off(uint64_t bucket) { return intents_.put_off(bucket); }
-  uint64_t next_turn() { return intents_.next_turn(); }  // of a reading that begins
-  // A reading of it that began then has succeeded. Returns whether that ends it.
-  bool set_read(std::string_view name, uint64_t begun) { return intents_.set_read(name, begun); }
   const Intents& intents() const { return intents_; }
 
-  // Call regularly, on the thread of `io`: ends intents whose end was never reported, and reads what could not be read.
+  // Call regularly, on the thread of `io`: ends intents whose end was never reported.
   void look();
   void stop() { stopping_ = true; }
   // Stops waking calls that wait for a reload: after the engine's calls have ended.
   void close() { readings_.close(); }
 
  private:
-  // An empty name: all of them.
-  Task<Result<void>> read_after_now(std::string name, bool insists);
-  Task<Result<void>> read_once(std::string name, bool insists);
-  Task<> read_unread();
+  Task<Result<void>> read_once(std::string name);  // empty: all of them
   Task<> end_old();
   Task<Result<void>> end_one(Intent intent);
   Task<Result<void>> forbid(Intent intent);
@@ -100,9 +81,7 @@ class InFlightChanges final : public std::enable_shared_from_this<InFlightChange
   ChangeCharges charges_;
   KeyLocks readings_;
   std::atomic<bool> stopping_{false};
-  // Used on the thread of `io` only.
-  bool ending_ = false, reading_unread_ = false;
-  SteadyClock::time_point next_reading_{};
+  bool ending_ = false;  // used on the thread of `io` only
 };
 
 }  // namespace verbena::store::rados

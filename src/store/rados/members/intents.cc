@@ -66,20 +66,16 @@ Notice decode_notice(std::string_view message, uint64_t unknown) {
   return notice;
 }
 
-void Intents::count() { count_.store(intents_.size() + unread_.size() + (all_ ? 1 : 0), std::memory_order_release); }
-
-void Intents::release_readings() {
-  if (intents_.empty() && unread_.empty() && !all_) readings_.clear();
-}
+void Intents::count() { count_.store(intents_.size() + (all_ ? 1 : 0), std::memory_order_release); }
 
 bool Intents::find(std::string_view name) const {
   const std::shared_lock lock(mutex_);
-  return all_ || names_.contains(name) || unread_.contains(name);
+  return all_ || names_.contains(name);
 }
 
 bool Intents::find(uint64_t bucket) const {
   const std::shared_lock lock(mutex_);
-  return all_ || buckets_.contains(bucket) || unread_names_.contains(bucket);
+  return all_ || buckets_.contains(bucket);
 }
 
 bool Intents::all() const {
@@ -116,7 +112,7 @@ void Intents::end(uint64_t change) {
   count_down(names_, found->second.intent.name);
   count_down(buckets_, found->second.intent.bucket);
   intents_.erase(found);
-  release_readings();
+  if (intents_.empty() && !all_) readings_.clear();
   count();
 }
 
@@ -153,62 +149,6 @@ std::vector<std::string> Intents::names() const {
   const std::shared_lock lock(mutex_);
   std::vector<std::string> names;
   for (const auto& [name, count] : names_) names.push_back(name);
-  return names;
-}
-
-bool Intents::set_unread(const std::string& name, uint64_t bucket, const Error& why) {
-  const std::unique_lock lock(mutex_);
-  const Unread now{bucket, why, next_turn()};
-  const auto [entry, is_new] = unread_.try_emplace(name, now);
-  if (!is_new) {
-    unread_names_.erase(entry->second.bucket);
-    entry->second = now;
-  }
-  unread_names_.insert_or_assign(bucket, name);
-  count();
-  return is_new;
-}
-
-bool Intents::put_off(uint64_t bucket) {
-  if (!any()) return false;
-  const std::unique_lock lock(mutex_);
-  const auto name = unread_names_.find(bucket);
-  if (name == unread_names_.end()) return false;
-  const auto found = unread_.find(name->second);
-  if (found != unread_.end()) found->second.since = next_turn();
-  return found != unread_.end();
-}
-
-bool Intents::set_read(std::string_view name, uint64_t begun) {
-  if (!any()) return false;
-  const std::unique_lock lock(mutex_);
-  const auto found = unread_.find(name);
-  if (found == unread_.end() || found->second.since > begun) return false;
-  unread_names_.erase(found->second.bucket);
-  unread_.erase(found);
-  release_readings();
-  count();
-  return true;
-}
-
-bool Intents::is_unread(uint64_t bucket) const {
-  if (!any()) return false;
-  const std::shared_lock lock(mutex_);
-  return unread_names_.contains(bucket);
-}
-
-std::optional<Error> Intents::why_unread(std::string_view name) const {
-  if (!any()) return std::nullopt;
-  const std::shared_lock lock(mutex_);
-  const auto found = unread_.find(name);
-  return found == unread_.end() ? std::nullopt : std::optional(found->second.why);
-}
-
-std::vector<std::string> Intents::unread() const {
-  std::vector<std::string> names;
-  if (!any()) return names;
-  const std::shared_lock lock(mutex_);
-  for (const auto& [name, entry] : unread_) names.push_back(name);
   return names;
 }
 

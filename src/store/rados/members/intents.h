@@ -1,12 +1,10 @@
-// Intents: in-flight changes of buckets, by any server. Nothing of a bucket with an intent is served from memory, nor
-// of one that could not be read.
+// Intents: in-flight changes of buckets, by any server. Nothing of a bucket with an intent is served from memory.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -72,16 +70,6 @@ class Intents {
   std::vector<std::string> names() const;
   bool all() const;
 
-  // A bucket that could not be read counts as having an intent, at this server alone, until it was read. Returns
-  // whether it is new; a name has the last one of its buckets.
-  bool set_unread(const std::string& name, uint64_t bucket, const Error& why);
-  // Of an unread bucket: what was begun to be read before this call does not end that. False: it is not unread.
-  bool put_off(uint64_t bucket);
-  bool set_read(std::string_view name, uint64_t begun);  // by a reading from that turn on; whether that ends it
-  bool is_unread(uint64_t bucket) const;
-  std::optional<Error> why_unread(std::string_view name) const;
-  std::vector<std::string> unread() const;
-
   // One reload of a bucket with an intent serves all calls that arrived before it began.
   uint64_t next_turn() { return ++turn_; }
   bool was_read(std::string_view name, uint64_t since) const;
@@ -93,25 +81,17 @@ class Intents {
     Intent intent;
     Deadline until{};
   };
-  struct Unread {
-    uint64_t bucket;
-    Error why;
-    uint64_t since;  // turn
-  };
-  void release_readings();
   bool find(std::string_view name) const;
   bool find(uint64_t bucket) const;
   void count();
 
-  std::atomic<size_t> count_{0};  // including all_ and unread_
+  std::atomic<size_t> count_{0};  // including all_
   std::atomic<uint64_t> turn_{0};
   mutable std::shared_mutex mutex_;  // guards the following members
   bool all_ = false;
   std::map<uint64_t, Entry> intents_;  // by change
   std::map<std::string, size_t, std::less<>> names_;
   std::map<uint64_t, size_t> buckets_;
-  std::map<std::string, Unread, std::less<>> unread_;
-  std::map<uint64_t, std::string> unread_names_;  // by bucket
   std::map<std::string, uint64_t, std::less<>> readings_;
 };
 
