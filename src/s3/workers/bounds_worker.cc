@@ -282,7 +282,9 @@ Task<std::vector<Result<void>>> BoundsWorker::evict_together(const Batch& batch,
   for (const auto& victim : victims) evictions.push_back({.key = victim.key, .modified_us = victim.time_us});
   if (service_.events != nullptr) {
     const auto access = co_await bucket_access(service_, bucket);
-    if (!access) co_return std::vector<Result<void>>(victims.size(), std::unexpected(access.error()));
+    // Whatever it is, damage too, it is not of the victims.
+    const auto refused = fail(Errc::service_unavailable, "bounds: the bucket's documents cannot be read");
+    if (!access) co_return std::vector<Result<void>>(victims.size(), refused);
     const Call no_caller;
     for (auto& one : evictions) {
       one.announcement = announce(service_, **access, no_caller, EventCause::expire, one.key);

@@ -133,21 +133,26 @@ Task<Result<void>> change_durability(Context& context, const BucketAccess& acces
   co_return co_await context.service.store.set_durability(context.made_bucket(), wanted);
 }
 
-// Likewise. A creation that is repeated, for its answer was lost, changes nothing and is not refused.
+// Likewise. A creation that was whole and is repeated, because its answer was lost, changes nothing and is not refused.
+// The root's setting is written in any case: of one that failed the store may not know whether a crash brings it back.
 Task<Result<void>> change_appends(Context& context, bool enabled) {
-  const auto kept = co_await context.service.store.document(context.bucket, append_document);
-  if (!kept && !(kept.error() == Errc::not_found)) co_return std::unexpected(kept.error());
-  if (kept.has_value() == enabled) co_return Result<void>();
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  if (!is_owners_root(context.caller(), *access)) co_return fail(Errc::access_denied, "append: not the owner's root");
+  if (!is_owners_root(context.caller(), *access)) {
+    const auto kept = co_await context.service.store.document(context.bucket, append_document);
+    if (!kept && !(kept.error() == Errc::not_found)) co_return std::unexpected(kept.error());
+    if (kept.has_value() == enabled) co_return Result<void>();
+    co_return fail(Errc::access_denied, "append: not the owner's root");
+  }
   context.made = access->made();
   co_return co_await keep_append_setting(context, enabled);
 }
 
 Task<Result<void>> change_etags(Context& context, bool fast) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await bucket_access(context.service, context.bucket));
-  if (access->opaque_etags == fast) co_return Result<void>();
-  if (!is_owners_root(context.caller(), *access)) co_return fail(Errc::access_denied, "etag: not the owner's root");
+  if (!is_owners_root(context.caller(), *access)) {
+    if (access->opaque_etags == fast) co_return Result<void>();
+    co_return fail(Errc::access_denied, "etag: not the owner's root");
+  }
   context.made = access->made();
   co_return co_await keep_etag_setting(context, fast);
 }

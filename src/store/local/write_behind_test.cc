@@ -412,8 +412,6 @@ TEST_F(UnreadableRow, OnlyTheBucketOfTheObjectGoesToTheDisk) {
   std::this_thread::sleep_for(2500ms);  // two tries at least
   EXPECT_EQ(fs.space_changes("/store/volumes"), before) << "its bytes are not written before the index takes it";
   EXPECT_TRUE(is_taken("other", "l"));
-  const auto changed = t.run(t.store->set_durability("other", Durability::sync));
-  EXPECT_TRUE(changed) << describe(changed.error());
   fail_reads(false);
   EXPECT_TRUE(becomes(0));
   EXPECT_TRUE(is_taken("b", "l"));
