@@ -31,7 +31,8 @@ Task<> take_back(Service& service, std::string bucket, store::BucketMade made) {
   auto pause = std::chrono::milliseconds(50);
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   for (int tries = 1;; ++tries) {
-    const auto removed = co_await service.store.remove_bucket({bucket, made});
+    const store::NamedBucket named(bucket, made);
+    const auto removed = co_await service.store.remove_bucket(named);
     note_change(service, bucket, removed);
     if (removed || removed.error() == Errc::no_such_bucket) co_return;
     const bool last = tries == tries_max || removed.error() == Errc::bucket_not_empty;
@@ -85,7 +86,8 @@ Task<Result<store::BucketInfo>> head_bucket(Service& service, const Call& caller
 
 Task<Result<void>> delete_bucket(Service& service, const Call& caller, const std::string& bucket) {
   VB_CO_ASSIGN(const BucketAccessPtr access, co_await authorize_bucket(service, caller, bucket, action::delete_bucket));
-  auto removed = co_await service.store.remove_bucket({bucket, access->made()});
+  const store::NamedBucket named(bucket, access->made());
+  auto removed = co_await service.store.remove_bucket(named);
   if (removed) service.limits->forget(bucket, service.access->now(bucket));
   note_change(service, bucket, removed);
   co_return removed;

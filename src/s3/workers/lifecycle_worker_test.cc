@@ -167,9 +167,9 @@ TEST_F(LifecycleMeanwhile, ANewBucketIsNotBegunWhereAnOldOneOfItsNameEnded) {
 // A row that did not decode kept its bucket's versions and uploads behind it for good.
 TEST_F(LifecycleMeanwhile, WhatLiesBehindADamagedRowIsJudged) {
   set_versioning("Enabled");
-  for (const char* key : {"a", "bad", "c", "hidden"}) put(key, "one");
+  for (const char* key : {"a", "b-of-lifecycle", "c", "hidden"}) put(key, "one");
   const std::string old = call("GET", "/bucket?versions&prefix=hidden").element("VersionId");
-  for (const char* key : {"a", "bad", "c"}) put(key, "two");
+  for (const char* key : {"a", "b-of-lifecycle", "c"}) put(key, "two");
   ASSERT_EQ(call("DELETE", "/bucket/hidden").status, 204);
   for (const char* key : {"u", "v"}) ASSERT_EQ(call("POST", std::string("/bucket/") + key + "?uploads").status, 200);
   const std::string upload = call("GET", "/bucket?uploads").element("UploadId");
@@ -179,7 +179,7 @@ TEST_F(LifecycleMeanwhile, WhatLiesBehindADamagedRowIsJudged) {
                "<NoncurrentVersionExpiration><NoncurrentDays>1</NoncurrentDays></NoncurrentVersionExpiration>"
                "<AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>"
                "</AbortIncompleteMultipartUpload>"));
-  store.damage_object("bucket", "bad");
+  store.damage_object("bucket", "b-of-lifecycle");
   // Else the marker were the key's only version.
   store.damage_row(store::Table::versions, store::keys::version(bucket, "hidden", *store::parse_version_id(old)));
   store.damage_row(store::Table::uploads, store::keys::upload(bucket, "u", upload));
@@ -193,7 +193,7 @@ TEST_F(LifecycleMeanwhile, WhatLiesBehindADamagedRowIsJudged) {
   std::vector<std::string> left;
   for (const auto& entry : there->versions) left.push_back(entry.key + (entry.info.delete_marker ? " marker" : ""));
   EXPECT_EQ(left, (std::vector<std::string>{"a", "c", "hidden marker"}));
-  EXPECT_EQ(there->damaged, (std::vector<std::string>{"bad", "hidden"}));
+  EXPECT_EQ(there->damaged, (std::vector<std::string>{"b-of-lifecycle", "hidden"}));
   EXPECT_EQ(call("GET", "/bucket?uploads&key-marker=u").count("<Upload>"), 0U) << "the upload behind it stays";
 }
 

@@ -44,7 +44,7 @@ bool worth_another_try(const Error& error) {
 }
 
 // What the log has is acknowledged as durable, so it waits for whatever ails the disk: only what the judge says of this
-// object is another matter, whoever has it. A block of its row that cannot be read is such a reason.
+// object is another matter, for objects of the log and others. A block of its row that cannot be read is such a reason.
 bool waits_for_the_disk(const Acknowledged& object, const Error& why, bool by_judge) {
   if (by_judge) return why == Errc::insufficient_storage || why == Errc::slow_down;
   return object.place || worth_another_try(why);
