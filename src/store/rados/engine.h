@@ -55,8 +55,6 @@ class Engine final : public Context {
   Task<Result<BucketPtr>> find_locked(uint64_t id);
   void forget(const Bucket& bucket);
   void forget(uint64_t id);
-  // What is remembered of tablets that the bucket does not have any more.
-  void forget_tablets(const BucketState& state);
   Task<Result<std::optional<std::string>>> read_accounts();
   Task<Result<bool>> replace_accounts(std::optional<std::string> before, std::string text);
   Task<Result<void>> reload_accounts();

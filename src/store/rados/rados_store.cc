@@ -130,11 +130,7 @@ std::expected<void, std::string> Engine::open(memory::Arena& arena) {
   if (!incarnation) return std::unexpected("the index pool: " + describe(incarnation.error()));
   ids.set_incarnation(*incarnation);
   batcher.set_incarnation(*incarnation);
-  UsageBook::Tallies tallies;
-  tallies.counted_in = [this](const std::string& tablet) { return batcher.counted_in(tablet); };
-  tallies.recount = [this](std::string tablet, uint64_t bucket) { return batcher.recount(std::move(tablet), bucket); };
-  tallies.keep_only = [this](const BucketState& state) { forget_tablets(state); };
-  book.begin(*incarnation, std::move(tallies));
+  book.begin(*incarnation, [this](const std::string& tablet) { return batcher.counted_in(tablet); });
   leader.emplace(*cluster, io, *incarnation);
   Garbage::Helpers helpers;
   helpers.is_leader = [this] { return leader->holds(); };
@@ -289,8 +285,7 @@ Task<Result<void>> Engine::reload_all() {
   VB_CO_TRY(co_await reload_keys());
   VB_CO_TRY(co_await reload_accounts());
   VB_CO_TRY(co_await reload_buckets());
-  // This process may have been suspended so long that others took over its counts: the book's next looks find that out
-  // where nothing is changed.
+  // This process may have been suspended so long that others took over its counts.
   batcher.recount();
   co_return Result<void>{};
 }
@@ -402,25 +397,9 @@ Task<Result<void>> Engine::check_missing(std::string name, uint64_t id) {
 void Engine::forget(const Bucket& bucket) {
   registry.forget(bucket.id);
   book.forget(bucket.id);
-  batcher.keep_only(bucket.id, {});
-  splitter.keep_only(bucket.id, {});
-  ends.forget(bucket.id);
   const auto now = buckets.find(bucket.name);
   if (now && now->id == bucket.id) buckets.remove(bucket.name);
   on_change(bucket.name);
-}
-
-// Calls on the object of a joined tablet may still be looked for there.
-void Engine::forget_tablets(const BucketState& state) {
-  std::set<std::string> objects;
-  std::set<uint64_t> numbers;
-  for (const Tablet& tablet : state.tablets) {
-    objects.insert(tablet.object);
-    numbers.insert(tablet.number);
-  }
-  for (const uint64_t number : state.joined) objects.insert(tablet_object(state.id, number));
-  batcher.keep_only(state.id, objects);
-  splitter.keep_only(state.id, numbers);
 }
 
 void Engine::forget(uint64_t id) {

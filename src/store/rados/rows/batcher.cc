@@ -7,7 +7,6 @@
 #include <boost/asio/use_awaitable.hpp>
 
 #include <cerrno>
-#include <iterator>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -59,34 +58,15 @@ void Batcher::add(const Target& target, Waiting waiting) {
 }
 
 void Batcher::recount() {
-  const std::lock_guard lock(mutex_);
-  for (const auto& [tablet, tally] : tallies_) tally->stale = true;
-}
-
-Task<bool> Batcher::recount(std::string tablet, uint64_t bucket) {
+  std::map<std::string, std::shared_ptr<Tally>> all;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto tally = tallies_.find(tablet); tally != tallies_.end()) tally->second->stale = true;
+    all = tallies_;
   }
-  Target target{std::move(tablet), bucket};
-  Part nothing;
-  const Outcome outcome = co_await commit(std::move(target), std::move(nothing), /*alone=*/true);
-  co_return outcome.code >= 0 || outcome.code == -ENOENT;
-}
-
-// The names of a bucket's tablets follow one another.
-void Batcher::keep_only(uint64_t bucket, const std::set<std::string>& tablets) {
-  const std::lock_guard lock(mutex_);
-  auto at = tallies_.lower_bound(tablet_object(bucket, 0));
-  while (at != tallies_.end() && at->second->bucket == bucket) {
-    const bool is_used = tablets.contains(at->first) || queues_.contains(at->first);
-    at = is_used ? std::next(at) : tallies_.erase(at);
+  for (const auto& [tablet, tally] : all) {
+    tally->stale = true;
+    add({tablet, tally->bucket}, {"", {}, /*alone=*/true, [](Outcome) {}});
   }
-}
-
-size_t Batcher::remembered() {
-  const std::lock_guard lock(mutex_);
-  return tallies_.size();
 }
 
 Usage Batcher::counted_in(const std::string& tablet) {
@@ -120,10 +100,7 @@ std::vector<Batcher::Waiting> Batcher::take(const std::string& tablet) {
   }
   if (!batch.empty()) return batch;
   queues_.erase(queue);
-  // Of a tablet that has gone, and where nothing was changed: in a removed bucket, most often.
-  const auto tally = tallies_.find(tablet);
-  const bool empty = tally->second->receipt.empty() && tally->second->counted == Usage();
-  if (tally->second->gone || empty) tallies_.erase(tally);
+  if (const auto tally = tallies_.find(tablet); tally->second->gone) tallies_.erase(tally);
   return batch;
 }
 

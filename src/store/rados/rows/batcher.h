@@ -62,14 +62,8 @@ class Batcher {
   Task<Outcome> commit(Target target, Part part, bool alone);
   // What this process's changes have made of a tablet's usage. On the thread of `io`.
   Usage counted_in(const std::string& tablet);
-  // Call after this process was suspended: others may have taken over its counts. They are read again with the next
-  // change of each tablet.
+  // Call after this process was suspended: others may have taken over its counts.
   void recount();
-  // Reads this process's count in a tablet now. False: it could not be read.
-  Task<bool> recount(std::string tablet, uint64_t bucket);
-  // The bucket has these tablets' objects and no others: what is remembered of others is forgotten.
-  void keep_only(uint64_t bucket, const std::set<std::string>& tablets);
-  size_t remembered();  // tablets of which something is remembered
 
  private:
   struct Waiting {

@@ -59,16 +59,6 @@ void EndRows::take_back(const std::string& object) {
   aside_.erase(object);
 }
 
-void EndRows::forget(uint64_t bucket) {
-  const std::lock_guard lock(mutex_);
-  marked_.erase(bucket);
-}
-
-size_t EndRows::remembered() const {
-  const std::lock_guard lock(mutex_);
-  return marked_.size();
-}
-
 Task<Result<void>> EndRows::mark(uint64_t bucket) {
   {
     const std::lock_guard lock(mutex_);

@@ -26,8 +26,6 @@ class EndRows {
 
   // Call before a change that writes an end in that bucket. Thread-safe.
   Task<Result<void>> mark(uint64_t bucket);
-  void forget(uint64_t bucket);  // which was removed. Thread-safe
-  size_t remembered() const;     // buckets that were marked
   // At most `max` entries whose end has come: by bucket, then tablet, then time. Without the buckets' names and times.
   // A bucket or tablet that cannot be read is passed over, told to the log, counted, and tried again after a pause: it
   // keeps no other one's entries. An error: the object that names the buckets cannot be read.

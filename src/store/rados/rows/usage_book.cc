@@ -17,11 +17,6 @@ using Pool = Cluster::Pool;
 
 constexpr size_t rows_taken_over_max = 500;  // in one call
 
-// Numbers grow: a server that came after `living` was read has a greater one than all of those.
-bool is_gone(uint64_t incarnation, const std::set<uint64_t>& living) {
-  return living.empty() || (incarnation < *living.rbegin() && !living.contains(incarnation));
-}
-
 // What one call makes of rows of joined tablets.
 struct Folding {
   std::map<std::string, std::string> seen;  // rows that it compares
@@ -45,8 +40,9 @@ Result<Folding> fold(const std::map<std::string, std::string>& rows, const Bucke
     if (!joined || !usage_counted_in(row, state)) continue;
     if (folding.gone.size() == rows_taken_over_max) break;
     VB_ASSIGN(const Usage usage, decode_usage(value));
-    const bool gone = is_gone(joined->incarnation, living);
-    const std::string to = gone ? usage_row(0) : of_living.try_emplace(joined->incarnation, row).first->second;
+    // Numbers grow: a server that came after `living` was read has a greater one than all of those.
+    const bool is_gone = joined->incarnation < *living.rbegin() && !living.contains(joined->incarnation);
+    const std::string to = is_gone ? usage_row(0) : of_living.try_emplace(joined->incarnation, row).first->second;
     folding.add(row, value, usage, to);
   }
   const std::string base = usage_row(0);
@@ -98,7 +94,7 @@ void UsageBook::ask(const std::string& owner) {
 // What this process counts beyond what it has counted in the tablets that there are and its rows of joined ones say.
 Usage UsageBook::excess(uint64_t bucket, const BucketState& state, const Usage& own_joined) {
   Usage known = own_joined;
-  for (const Tablet& tablet : state.tablets) known += tallies_.counted_in(tablet.object);
+  for (const Tablet& tablet : state.tablets) known += counted_in_(tablet.object);
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(bucket);
   return found == entries_.end() ? Usage() : found->second.own - known;
@@ -127,12 +123,7 @@ Task<Result<UsageBook::Sums>> UsageBook::sum(BucketPtr state) {
       if (!of) continue;
       VB_CO_ASSIGN(const Usage counted, decode_usage(value));
       (*of == incarnation_ ? sums.own : sums.others) += counted;
-      if (*of != incarnation_) continue;
-      if (parse_joined_usage_row(row)) {
-        sums.own_joined += counted;
-      } else {
-        sums.own_in.emplace(object, counted);
-      }
+      if (*of == incarnation_ && parse_joined_usage_row(row)) sums.own_joined += counted;
     }
   }
   co_return sums;
@@ -147,29 +138,13 @@ Task<Result<Usage>> UsageBook::read(uint64_t bucket) {
 
 Task<Result<void>> UsageBook::look(uint64_t bucket) {
   VB_CO_ASSIGN(BucketPtr state, co_await registry_.load(bucket));
-  VB_CO_ASSIGN(Sums sums, co_await sum(state));
-  VB_CO_TRY(co_await check_tallies(state, std::move(sums.own_in)));
+  VB_CO_ASSIGN(const Sums sums, co_await sum(state));
   Usage beyond = excess(bucket, *state, sums.own_joined);
   if (beyond != Usage()) {  // seldom: unless the tablets became others meanwhile, rows of this process are gone
     VB_CO_ASSIGN(const BucketPtr now, co_await registry_.load(bucket));
     if (now->epoch != state->epoch) beyond = Usage();
   }
   set_others(bucket, sums.others, beyond);
-  co_return Result<void>{};
-}
-
-// A row that is there where this process has counted nothing is of before it lost the tablet's object, and found it
-// again. What a change writes meanwhile is read once more than needed, at most.
-Task<Result<void>> UsageBook::check_tallies(BucketPtr state, std::map<std::string, Usage> own_in) {
-  const BucketPtr known = registry_.find(state->id);
-  if (known && known->epoch == state->epoch) tallies_.keep_only(*state);
-  for (const Tablet& tablet : state->tablets) {
-    const bool counted = tallies_.counted_in(tablet.object) != Usage();
-    if (counted == (own_in[tablet.object] != Usage())) continue;
-    std::string object = tablet.object;
-    const bool read = co_await tallies_.recount(std::move(object), state->id);
-    if (!read) co_return fail(Errc::service_unavailable, "rados: usage");
-  }
   co_return Result<void>{};
 }
 
@@ -223,7 +198,7 @@ Task<Result<void>> UsageBook::take_over(std::string tablet, std::set<uint64_t> l
   const std::string base = usage_row(0);
   for (const auto& [row, value] : *rows) {
     const auto server = parse_usage_row(row);
-    if (!server || !is_gone(*server, living) || gone.size() == rows_taken_over_max) continue;
+    if (!server || living.contains(*server) || gone.size() == rows_taken_over_max) continue;
     VB_CO_ASSIGN(const Usage counted, decode_usage(value));
     sum += counted;
     expected.emplace(row, std::pair(to_buffer(value), LIBRADOS_CMPXATTR_OP_EQ));

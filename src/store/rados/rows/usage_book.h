@@ -46,18 +46,11 @@ class UsageBook {
   static constexpr size_t others_at_once = 16;              // other buckets read each time
 
   UsageBook(Registry& registry, boost::asio::io_context& io) : registry_(registry), timer_(io) {}
-  // What this process remembers of each tablet. On the thread of `io`.
-  struct Tallies {
-    // What it has counted in the tablet's object, while that is one of a bucket.
-    std::function<Usage(const std::string& tablet)> counted_in;
-    // Reads its count there anew. False: it could not be read.
-    std::function<Task<bool>(std::string tablet, uint64_t bucket)> recount;
-    // The bucket has these tablets, and those that were joined with them, and no others.
-    std::function<void(const BucketState& state)> keep_only;
-  };
-  void begin(uint64_t incarnation, Tallies tallies) {
+  // What this process has counted in a tablet's object, while it has that. On the thread of `io`.
+  using CountedIn = std::function<Usage(const std::string& tablet)>;
+  void begin(uint64_t incarnation, CountedIn counted_in) {
     incarnation_ = incarnation;
-    tallies_ = std::move(tallies);
+    counted_in_ = std::move(counted_in);
   }
 
   // This process's counts. Thread-safe, like all functions here.
@@ -71,17 +64,15 @@ class UsageBook {
 
   // Reads the usage from the tablets. no_such_bucket.
   Task<Result<Usage>> read(uint64_t bucket);
-  // Reads what other servers have counted. Where the row of this process's own count is gone, since another server took
-  // it for dead and took that over, its count is read anew first. What this process has counted itself, in a tablet
-  // that was joined, and of which no row of its own is left, is another's from now on: this process was taken for dead
-  // meanwhile, and its rows were added to the common one. On the thread of `io`.
+  // Reads what other servers have counted. What this process has counted itself, in a tablet that was joined, and of
+  // which no row of its own is left, is another's from now on: this process was taken for dead meanwhile, and its rows
+  // were added to the common one. On the thread of `io`.
   Task<Result<void>> look(uint64_t bucket);
 
   Task<> run();  // until stop()
   void stop();
 
-  // Takes over the counts in a tablet of servers that are gone: that are not among `living`, and began before the last
-  // of those. With none living all are.
+  // Takes over the counts in a tablet of servers that are not among `living`.
   Task<Result<void>> take_over(std::string tablet, std::set<uint64_t> living);
   // Each join leaves a row for each server in the tablet that remains. Adds up those that count: of a living server to
   // one row, since it knows what it counted itself, and of the others to the common row; one of those that comes back
@@ -96,11 +87,8 @@ class UsageBook {
   };
   struct Sums {
     Usage own, own_joined, others;  // own_joined: the part of `own` in rows of joined tablets
-    std::map<std::string, Usage>
-        own_in;  // by tablet: what the row says that this process writes there, if there is one
   };
   Task<Result<Sums>> sum(BucketPtr state);
-  Task<Result<void>> check_tallies(BucketPtr state, std::map<std::string, Usage> own_in);
   Usage excess(uint64_t bucket, const BucketState& state, const Usage& own_joined);
   void set_others(uint64_t bucket, const Usage& others, const Usage& excess);
   std::set<uint64_t> due();
@@ -108,7 +96,7 @@ class UsageBook {
   Registry& registry_;
   boost::asio::steady_timer timer_;
   uint64_t incarnation_ = 0;
-  Tallies tallies_{};
+  CountedIn counted_in_{};
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;                        // guards the following members
   std::map<uint64_t, Entry> entries_;       // by bucket

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <iterator>
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -84,20 +83,6 @@ void Splitter::count(uint64_t bucket, uint64_t tablet, uint64_t rows) {
   written = 0;
   looking_.insert(name);
   boost::asio::co_spawn(io_, look(name), boost::asio::detached);
-}
-
-void Splitter::keep_only(uint64_t bucket, const std::set<uint64_t>& tablets) {
-  const std::lock_guard lock(mutex_);
-  auto at = written_.lower_bound({bucket, 0});
-  while (at != written_.end() && at->first.first == bucket) {
-    const bool is_used = tablets.contains(at->first.second) || looking_.contains(at->first);
-    at = is_used ? std::next(at) : written_.erase(at);
-  }
-}
-
-size_t Splitter::remembered() {
-  const std::lock_guard lock(mutex_);
-  return written_.size();
 }
 
 void Splitter::stop() {

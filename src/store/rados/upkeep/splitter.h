@@ -32,9 +32,6 @@ class Splitter {
 
   // Records so many rows written to a tablet. Its rows are counted from time to time.
   void count(uint64_t bucket, uint64_t tablet, uint64_t rows);
-  // The bucket has these tablets and no others: what was written to others is forgotten.
-  void keep_only(uint64_t bucket, const std::set<uint64_t>& tablets);
-  size_t remembered();  // tablets of which it is known how much was written
   // Splits the tablet if it has too many rows; else removes what is left behind its end.
   Task<Result<void>> look_at(Name name);
   void stop();  // begins no further split
