@@ -54,8 +54,8 @@ class Directory:
     def __init__(self, authority, *names):
         """`names`: of its certificate."""
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="verbena-slapd-"))
-        self.port, self.tls_port, self.process = free_port(), free_port(), None
-        self.ldap, self.ldaps = f"ldap://127.0.0.1:{self.port}", f"ldaps://127.0.0.1:{self.tls_port}"
+        self.process = None
+        self.take_ports()
         certificate, key = authority.certificate(*(names or ("localhost", "127.0.0.1")))
         (self.folder / "db").mkdir()
         self.configuration = self.folder / "slapd.conf"
@@ -86,7 +86,25 @@ access to * by dn.exact="{LOOKUP[0]}" read by self read by users read
         subprocess.run(["/usr/sbin/slapadd", "-f", str(self.configuration)], input=contents() + policy, text=True, check=True,
                        capture_output=True, timeout=60)
 
+    def take_ports(self):
+        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:  # both at once: they differ
+            self.port, self.tls_port = one.getsockname()[1], other.getsockname()[1]
+        self.ldap, self.ldaps = f"ldap://127.0.0.1:{self.port}", f"ldaps://127.0.0.1:{self.tls_port}"
+
     def start(self):
+        """Again at the ports of before; at first at others if another program has taken them meanwhile."""
+        tries = 5 if self.process is None and not (self.folder / "log").exists() else 1
+        for left in reversed(range(tries)):
+            try:
+                return self.start_once()
+            except AssertionError:
+                if left == 0 or "Address already in use" not in self.log():
+                    raise
+                self.stop()
+                self.take_ports()
+        return self
+
+    def start_once(self):
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(["/usr/sbin/slapd", "-h", f"{self.ldap}/ {self.ldaps}/", "-f", str(self.configuration),
                                              "-d", "256"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
