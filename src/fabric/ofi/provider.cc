@@ -367,7 +367,7 @@ bool available(const Options& options) {
 bool checks_peers() {
   char version[256] = {};
   fi_tostr_r(version, sizeof version, version, FI_TYPE_VERSION);  // the data pointer is ignored but must not be null
-  return std::string_view(version).find("-checked2") != std::string_view::npos;
+  return std::string_view(version).find("-checked3") != std::string_view::npos;
 }
 
 // The domains of a provider that register memory of other devices.
