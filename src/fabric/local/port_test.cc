@@ -202,6 +202,32 @@ TEST_F(PortTest, LinksWithOnePoolLendEachOthersMemory) {
   }
 }
 
+// The server's core, which does nothing else meanwhile, as that of a server that is stopped.
+class Held {
+ public:
+  explicit Held(Server& server)
+      : held_(std::async(std::launch::async, [this, &server] {
+          return server.on_core([this] {
+            begun_.set_value();
+            go_on_.get_future().wait();
+            return 0;
+          });
+        })) {
+    begun_.get_future().wait();
+  }
+  ~Held() {
+    if (held_.valid()) end();
+  }
+  void end() {
+    go_on_.set_value();
+    held_.get();
+  }
+
+ private:
+  std::promise<void> begun_, go_on_;
+  std::future<int> held_;
+};
+
 TEST_F(PortTest, FreedLargePiecesDoNotUseUpTheServersLimits) {
   Server server(path_, {.client_memory_count_max = 2, .client_memory_size_max = 64 * MiB});
   auto link = must_connect(path_);
@@ -224,15 +250,7 @@ TEST_F(PortTest, AWaitIsNotLongerForPiecesThatWereFreed) {
       ASSERT_TRUE(link->lend(*pieces.back(), Access::server_writes));
     }
   }
-  std::promise<void> begun, go_on;
-  auto held = std::async(std::launch::async, [&] {
-    return server.on_core([&] {
-      begun.set_value();
-      go_on.get_future().wait();
-      return 0;
-    });
-  });
-  begun.get_future().wait();
+  Held held(server);
   std::promise<void> waited;
   auto over = waited.get_future();
   std::thread waits([&] {
@@ -240,8 +258,7 @@ TEST_F(PortTest, AWaitIsNotLongerForPiecesThatWereFreed) {
     waited.set_value();
   });
   const bool in_time = over.wait_for(answer_time / 2) == std::future_status::ready;
-  go_on.set_value();
-  held.get();
+  held.end();
   waits.join();
   EXPECT_TRUE(in_time) << "it waited for answers";
   auto memory = *link->allocate(24 * MiB);
@@ -261,20 +278,10 @@ TEST_P(LateAnswer, IsStillTaken) {
   ASSERT_TRUE(link);
   auto memory = *(*link)->allocate(24 * MiB);
   {
-    std::promise<void> begun, go_on;
-    auto held = std::async(std::launch::async, [&] {
-      return server.on_core([&] {
-        begun.set_value();
-        go_on.get_future().wait();
-        return 0;
-      });
-    });
-    begun.get_future().wait();
+    Held held(server);
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ((*link)->lend(*memory, Access::server_writes).error(), Errc::timed_out);
     }
-    go_on.set_value();
-    held.get();
   }
   if (GetParam()) (*link)->wait(deadline_in(std::chrono::seconds(1)));
   const auto lends = [&] { return (*link)->lend(*memory, Access::server_writes).has_value(); };
