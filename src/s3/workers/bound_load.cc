@@ -109,7 +109,7 @@ Result<void> BoundLoad::begin(store::ChangeFeeds& feeds) {
 Task<Result<void>> BoundLoad::list_some() {
   for (size_t i = 0; i < pages_at_once && lists_ && bound_->is_loading(); ++i) {
     VB_CO_ASSIGN(store::ListPage page, co_await store_.list(bound_->bucket(), request_));
-    for (const std::string& key : page.damaged) tell_damaged("bounds", bound_->bucket(), key);
+    tell_damaged("bounds", bound_->bucket(), page.damaged);
     auto objects = objects_of(page);
     if (!bound_->add_kept(objects)) break;
     memory_.add(memory_of(objects));

@@ -42,4 +42,8 @@ void tell_damaged(std::string_view pass, std::string_view bucket, std::string_vi
   log::error("{}: {}/{} has a damaged row in the index, and is passed over", pass, bucket, log::printable(key));
 }
 
+void tell_damaged(std::string_view pass, std::string_view bucket, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) tell_damaged(pass, bucket, key);
+}
+
 }  // namespace verbena::s3

@@ -147,7 +147,7 @@ Task<Result<void>> LifecyclePass::versions(Ground& ground) {
 
 // A refusal shows that something has changed, perhaps the bucket or its rules: reads both again.
 Task<Result<bool>> LifecyclePass::page(Ground& ground, const store::VersionPage& page, Key& key) {
-  tell_of(ground, page.damaged);
+  tell_damaged("lifecycle", ground.bucket, page.damaged);
   // What a delete marker hides behind a damaged row is not known.
   const auto is_damaged = [&] { return std::ranges::find(page.damaged, key.name) != page.damaged.end(); };
   if (is_damaged()) key.lone_marker.reset();
@@ -295,7 +295,7 @@ Task<Result<void>> LifecyclePass::uploads(Ground& ground) {
 }
 
 Task<Result<bool>> LifecyclePass::page(Ground& ground, const store::UploadPage& page) {
-  tell_of(ground, page.damaged);
+  tell_damaged("lifecycle", ground.bucket, page.damaged);
   for (const auto& upload : page.uploads) {
     if (ends()) co_return true;
     const auto due = [&](const LifecycleRule& rule) {
@@ -312,10 +312,6 @@ Task<Result<bool>> LifecyclePass::page(Ground& ground, const store::UploadPage& 
     if (!goes_on) co_return false;
   }
   co_return true;
-}
-
-void LifecyclePass::tell_of(const Ground& ground, const Damaged& keys) {
-  for (const std::string& key : keys) tell_damaged("lifecycle", ground.bucket, key);
 }
 
 Task<> LifecyclePass::rest() {

@@ -59,8 +59,6 @@ class LifecyclePass {
     std::optional<store::VersionEntry>
         lone_marker;  // a newest delete marker, if no other version of the key was seen yet
   };
-  // Of a page: keys with a damaged row, which were passed over.
-  using Damaged = std::vector<std::string>;
   enum class Outcome : uint8_t { removed, stayed, refused };
 
   Task<Result<void>> bucket(std::string name);
@@ -76,7 +74,6 @@ class LifecyclePass {
   Task<Outcome> end_key(const Ground& ground, Key& key);
   Task<Outcome> remove(const Ground& ground, const store::VersionEntry& entry, store::RemovalGrounds grounds);
   Task<> rest();
-  static void tell_of(const Ground& ground, const Damaged& keys);
   bool ends() const { return stop_ || (options_.on_duty && !options_.on_duty()); }
   bool marker_due(const Ground& ground, const store::VersionEntry& entry) const;
   const LifecycleRule* noncurrent_due(const Ground& ground, const store::VersionEntry& entry, const Key& key) const;
